@@ -1,0 +1,52 @@
+"""The command `builder`: runs the command line and turns every error into a message and an exit code."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+
+def main() -> None:
+    """Entry point. Exit codes: `builder.errors.ExitCode`; 130 after Ctrl-C."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A Dockerfile is UTF-8, and a message must come out, whatever the locale.
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    sys.exit(_run())
+
+
+def _run() -> int:
+    from builder.errors import BuilderError, ExitCode
+
+    try:
+        from builder.cli.app import run
+
+        code = run()
+        sys.stdout.flush()
+        return code
+    except BuilderError as error:
+        sys.stdout.flush()
+        print(f"builder: {error}", file=sys.stderr)
+        return int(error.code)
+    except KeyboardInterrupt:
+        print("builder: stopped; what was finished stays in the store, run the same command to go on", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has left; there is nobody to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(ExitCode.DONE)
+    except OSError as error:
+        print(f"builder: {error.strerror or error}: {error.filename or 'no file named'}", file=sys.stderr)
+        print("  next:  check permissions and free space there", file=sys.stderr)
+        return int(ExitCode.ENGINE)
+    except Exception as error:
+        if os.environ.get("BUILDER_DEBUG"):
+            raise
+        print(f"builder: a bug: {type(error).__name__}: {error}", file=sys.stderr)
+        print("  next:  please report it, with the output of the same command under BUILDER_DEBUG=1", file=sys.stderr)
+        return int(ExitCode.BUG)
+
+
+if __name__ == "__main__":
+    main()

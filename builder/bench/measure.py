@@ -1,0 +1,215 @@
+"""Prefill and decode rates of an OpenAI-compatible vLLM server.
+
+Every prompt carries a nonce, so that no cached prefix is measured; `ignore_eos` makes the answer as long as asked;
+token counts are the server's own; reasoning counts as decoding. From spark-vllm-guide section 10 and vllm-on-dgx-spark
+table 2.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from builder.errors import NetworkError
+
+if TYPE_CHECKING:
+    import requests
+
+_SENTENCE = "The DGX Spark is a compact GB10 system with 128 GB of unified memory. "
+_WORDS_PER_SENTENCE = 13
+TIMEOUT = 900.0
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is asked. prompt_tokens is about right; the server counts exactly."""
+
+    name: str
+    prompt_tokens: int
+    output_tokens: int
+
+
+SCENARIOS = (
+    Scenario("judge call", 58, 2),
+    Scenario("medium prompt, short answer", 1834, 32),
+    Scenario("long prompt, short answer", 7234, 32),
+    Scenario("medium prompt, long answer", 1834, 108),
+    Scenario("long prompt, long answer", 7234, 124),
+)
+"""Those of vllm-on-dgx-spark, table 2."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One request. Seconds and tokens; rates per second, None where there is nothing to divide."""
+
+    prompt_tokens: int
+    output_tokens: int
+    ttft: float
+    total: float
+    prefill: float | None
+    decode: float | None
+    reasoning_chunks: int
+    answer_chunks: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """The medians of a scenario's samples."""
+
+    scenario: str
+    runs: int
+    prompt_tokens: int
+    output_tokens: int
+    ttft: float
+    total: float
+    prefill: float | None
+    decode: float | None
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def prompt(tokens: int, nonce: str) -> str:
+    """A text of about that many tokens that no earlier request began with."""
+    return f"[run {nonce}] Read the text below, then reply.\n\n" + _SENTENCE * max(1, tokens // _WORDS_PER_SENTENCE)
+
+
+class Server:
+    """A running server. url: with or without /v1. key: the API key, never printed. think: force it on or off."""
+
+    def __init__(
+        self, url: str, *, model: str | None = None, key: str | None = None, think: bool | None = None
+    ) -> None:
+        import requests
+
+        base = url.rstrip("/")
+        self.url = base if base.endswith("/v1") else f"{base}/v1"
+        self.session = requests.Session()
+        if key:
+            self.session.headers["Authorization"] = f"Bearer {key}"
+        self.think = think
+        self.model = model or self._first_model()
+
+    def _first_model(self) -> str:
+        import requests
+
+        try:
+            answer = self.session.get(f"{self.url}/models", timeout=30)
+            answer.raise_for_status()
+            return str(answer.json()["data"][0]["id"])
+        except (requests.RequestException, ValueError, LookupError, TypeError) as error:
+            raise NetworkError(
+                "the server does not say which model it serves",
+                where=self.url,
+                cause=type(error).__name__,
+                next="--model NAME",
+            ) from error
+
+    def ask(self, text: str, tokens: int, clock: Callable[[], float] = time.perf_counter) -> Sample:
+        """One streamed request. Raises NetworkError."""
+        import requests
+
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": [{"role": "user", "content": text}],
+            "max_tokens": tokens,
+            "temperature": 0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "ignore_eos": True,
+        }
+        if self.think is not None:
+            body["chat_template_kwargs"] = {"enable_thinking": self.think}
+        begin = clock()
+        try:
+            with self.session.post(f"{self.url}/chat/completions", json=body, stream=True, timeout=TIMEOUT) as answer:
+                if answer.status_code != 200:
+                    status, text = answer.status_code, answer.text[:300]
+                    raise NetworkError(f"the server answered {status}", where=self.url, cause=text)
+                return self._read(answer, begin, clock)
+        except requests.RequestException as error:
+            raise NetworkError("the server cannot be reached", where=self.url, cause=type(error).__name__) from error
+
+    def _read(self, answer: requests.Response, begin: float, clock: Callable[[], float]) -> Sample:
+        first = last = None
+        usage: dict[str, Any] = {}
+        reasoning = content = 0
+        for line in answer.iter_lines(chunk_size=None):
+            if not line.startswith(b"data: ") or line == b"data: [DONE]":
+                continue
+            try:
+                data = json.loads(line[len(b"data: ") :])
+            except ValueError as error:
+                raise NetworkError("the stream is not JSON", where=self.url) from error
+            usage = data.get("usage") or usage
+            for choice in data.get("choices") or ():
+                kind = _kind(choice.get("delta") or {})
+                if kind is None:
+                    continue
+                last = clock()
+                first = last if first is None else first
+                content, reasoning = content + (kind == "content"), reasoning + (kind != "content")
+        if first is None or last is None or not usage:
+            raise NetworkError(
+                "no tokens were streamed, or no usage was reported",
+                where=self.url,
+                cause="a reasoning parser may hold the text back until the thought ends",
+                next="--no-think, or more --output-tokens",
+            )
+        asked, made = int(usage["prompt_tokens"]), int(usage["completion_tokens"])
+        ttft, decoding = first - begin, last - first
+        return Sample(
+            prompt_tokens=asked,
+            output_tokens=made,
+            ttft=ttft,
+            total=last - begin,
+            prefill=asked / ttft if ttft > 0 else None,
+            decode=(made - 1) / decoding if made > 1 and decoding > 0 else None,
+            reasoning_chunks=reasoning,
+            answer_chunks=content,
+        )
+
+
+def _kind(delta: dict[str, Any]) -> str | None:
+    """The field of a delta that holds generated text: content, reasoning or reasoning_content."""
+    return next((key for key, value in delta.items() if key != "role" and isinstance(value, str) and value), None)
+
+
+def measure(server: Server, scenario: Scenario, runs: int, *, warm_up: bool = True) -> Result:
+    """Medians over `runs` requests, after one that is not counted."""
+    if warm_up:
+        server.ask(prompt(64, uuid.uuid4().hex[:12]), 8)
+    samples = [
+        server.ask(prompt(scenario.prompt_tokens, uuid.uuid4().hex[:12]), scenario.output_tokens) for _ in range(runs)
+    ]
+    last = samples[-1]
+    warnings = []
+    if last.output_tokens < 64:
+        warnings.append("fewer than 64 tokens: the decode rate is noisy")
+    if (last.reasoning_chunks + last.answer_chunks) < last.output_tokens / 4:
+        warnings.append("few chunks for many tokens: the decode rate may be wrong")
+    if last.reasoning_chunks:
+        warnings.append("reasoning tokens are counted")
+    return Result(
+        scenario=scenario.name,
+        runs=runs,
+        prompt_tokens=last.prompt_tokens,
+        output_tokens=last.output_tokens,
+        ttft=statistics.median(sample.ttft for sample in samples),
+        total=statistics.median(sample.total for sample in samples),
+        prefill=_median([sample.prefill for sample in samples]),
+        decode=_median([sample.decode for sample in samples]),
+        warnings=tuple(warnings),
+    )
+
+
+def _median(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None

@@ -1,0 +1,83 @@
+"""All commands in one application."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from builder import __version__
+from builder.cli.bench import bench
+from builder.cli.build import build
+from builder.cli.doctor import doctor
+from builder.cli.lint import lint, rules
+from builder.cli.listing import list_, show
+from builder.cli.lock import lock
+from builder.cli.new import new
+from builder.cli.planning import plan, render
+from builder.cli.pushing import load, push
+from builder.cli.run import prefetch
+from builder.cli.run import run as run_recipe
+from builder.cli.smoke import test
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="builder",
+    help="Builds reproducible vLLM container images for NVIDIA DGX Spark (GB10).",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+)
+app.command("list")(list_)
+app.command("run")(run_recipe)
+for command in (show, lint, rules, lock, plan, render, build, test, push, load, prefetch, bench, doctor, new):
+    app.command()(command)
+
+
+@app.command()
+def engines(
+    usable: Annotated[bool, typer.Option("--usable", help="Only say with the exit code whether there is one.")] = False,
+) -> None:
+    """Say which engines can be used here, and what is missing for the others."""
+    from builder.engine.buildah import BuildahEngine
+    from builder.engine.docker import DockerEngine
+    from builder.engine.select import select_engine
+
+    if usable:
+        select_engine(None)
+        return
+    for info in (DockerEngine().probe(), BuildahEngine().probe()):
+        state = f"{info.version}, usable" if info.usable else f"not usable: {info.problem}; {info.fix}"
+        print(f"{info.name}: {state}")
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+) -> None:
+    if version:
+        print(f"builder {__version__}")
+        raise typer.Exit
+
+
+def run() -> int:
+    """Run the command line and return its exit code. Errors of our own are raised as BuilderError."""
+    try:
+        result = app(standalone_mode=False)
+    except typer.Exit as error:
+        result = error.exit_code
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except Exception as error:
+        # Wrong usage. typer's own copy of click has no public name for this class, in some versions no click at all.
+        if not (hasattr(error, "show") and hasattr(error, "exit_code")):
+            raise
+        error.show(file=sys.stderr)
+        return int(error.exit_code)
+    if result == INTERRUPTED:
+        # How typer hands on a KeyboardInterrupt.
+        raise KeyboardInterrupt
+    return result if isinstance(result, int) else 0

@@ -1,0 +1,43 @@
+"""`builder bench`."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from builder.cli.options import JsonOption, print_json, say
+
+
+def bench(
+    url: Annotated[str, typer.Option("--url", help="The server, as http://localhost:8000.")] = "http://localhost:8000",
+    model: Annotated[str | None, typer.Option("--model", help="Served name; default: the server's first.")] = None,
+    prompt_tokens: Annotated[int, typer.Option("--prompt-tokens", min=1, help="About how long the prompt is.")] = 2000,
+    output_tokens: Annotated[int, typer.Option("--output-tokens", min=2, help="Tokens to decode.")] = 256,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Requests of which the median is told.")] = 3,
+    scenarios: Annotated[bool, typer.Option("--scenarios", help="The reference's five instead of one.")] = False,
+    think: Annotated[bool | None, typer.Option("--think/--no-think", help="Force thinking on or off.")] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Measure a running server: time to first token, prefill and decode rates. VLLM_API_KEY is used when it is set."""
+    from builder.bench.measure import SCENARIOS, Scenario, Server, measure
+
+    server = Server(url, model=model, key=os.environ.get("VLLM_API_KEY"), think=think)
+    asked = SCENARIOS if scenarios else (Scenario("single", prompt_tokens, output_tokens),)
+    results = []
+    for number, scenario in enumerate(asked):
+        say(f"{scenario.name}: {runs} x about {scenario.prompt_tokens} tokens in, {scenario.output_tokens} out")
+        results.append(measure(server, scenario, runs, warm_up=number == 0))
+    if json_:
+        print_json({"url": server.url, "model": server.model, "results": [item.to_json() for item in results]})
+        return
+    print(f"{'scenario':28} {'prompt':>7} {'output':>7} {'TTFT s':>8} {'total s':>8} {'prefill/s':>10} {'decode/s':>9}")
+    for item in results:
+        rates = [f"{rate:.1f}" if rate is not None else "-" for rate in (item.prefill, item.decode)]
+        print(
+            f"{item.scenario:28} {item.prompt_tokens:7} {item.output_tokens:7} {item.ttft:8.3f} {item.total:8.3f} "
+            f"{rates[0]:>10} {rates[1]:>9}"
+        )
+        for warning in item.warnings:
+            say(f"  {item.scenario}: {warning}")

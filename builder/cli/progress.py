@@ -1,0 +1,95 @@
+"""What a person sees of a running build: a live table on a terminal, plain lines elsewhere. All on standard error."""
+
+from __future__ import annotations
+
+import sys
+from threading import Lock
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from builder.cli.options import say, size
+from builder.produce.events import Event, now
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+PLAIN_EVERY = 10.0
+"""Seconds between two plain lines about one layer in one state."""
+
+
+class Watch:
+    """Listens to a build; use it in a `with` statement. Its `heard` may be called from any thread."""
+
+    def __init__(self, verbose: bool = False) -> None:
+        self._verbose = verbose
+        self._begin = now()
+        self._since: dict[str, float] = {}
+        self._last: dict[str, Event] = {}
+        self._told: dict[str, float] = {}
+        self._lock = Lock()
+        self._live: Any = None
+
+    def __enter__(self) -> Watch:
+        if sys.stderr.isatty() and not self._verbose:
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(
+                console=Console(stderr=True), refresh_per_second=4, transient=True, get_renderable=self._table
+            )
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def heard(self, event: Event) -> None:
+        """One event."""
+        with self._lock:
+            before = self._last.get(event.layer)
+            changed = before is None or before.state != event.state
+            if changed:
+                self._since[event.layer] = now()
+            self._last[event.layer] = event
+            due = now() - self._told.get(event.layer, 0.0) >= PLAIN_EVERY
+            if self._live is None and (changed or due):
+                self._told[event.layer] = now()
+                say(f"[{now() - self._begin:6.1f} s] {event.layer}: {describe(event)}")
+
+    def log(self, line: str) -> None:
+        """A line of an engine's output, shown with --verbose."""
+        if self._verbose:
+            say(line)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since this began."""
+        return now() - self._begin
+
+    def _table(self) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, show_header=False)
+        with self._lock:
+            for layer, event in self._last.items():
+                took = now() - self._since[layer]
+                shown = "" if event.state in ("done", "cached") else f"{took:.0f} s"
+                table.add_row(layer, Text(describe(event), no_wrap=True, overflow="ellipsis"), shown)
+        return table
+
+
+def describe(event: Event) -> str:
+    """An event in words."""
+    if event.state == "fetching":
+        return f"fetching {size(event.done)} of {size(event.total)}"
+    if event.state == "packing":
+        return f"packing {size(event.done)}" if event.done else "packing"
+    if event.state == "building":
+        return f"building: {event.detail}" if event.detail else "building"
+    if event.state == "done":
+        return f"done, {size(event.total)}"
+    return event.state

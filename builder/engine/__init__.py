@@ -1,0 +1,1 @@
+"""Engines: run one rendered Dockerfile to one target and give back its files."""

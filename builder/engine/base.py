@@ -1,0 +1,69 @@
+"""What an engine is asked and what it answers."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import Protocol
+
+Log = Callable[[str], None]
+"""Told each line of an engine's output."""
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """One stage of one Dockerfile.
+
+    context: the folder with everything that the build may read. platform: of the image. jobs: for parallel steps
+    inside the build. work: a private folder for the engine's own files, removed by the caller. network: off for every
+    build whose layer reads nothing but its inputs, and engines must enforce it.
+    """
+
+    dockerfile: Path
+    target: str
+    context: Path
+    platform: str
+    jobs: int
+    work: Path
+    network: bool = False
+    cancel: Event | None = None
+
+    @property
+    def build_arguments(self) -> dict[str, str]:
+        """What both engines pass to the Dockerfile."""
+        return {"JOBS": str(self.jobs)}
+
+
+@dataclass(frozen=True)
+class EngineInfo:
+    """Whether an engine can be used here: its version, or why it cannot and what would help."""
+
+    name: str
+    version: str = ""
+    problem: str = ""
+    fix: str = ""
+
+    @property
+    def usable(self) -> bool:
+        return not self.problem
+
+
+class Engine(Protocol):
+    """Builds one target and writes its files as an uncompressed tar."""
+
+    name: str
+
+    def probe(self) -> EngineInfo:
+        """Whether it can be used here. Never raises."""
+
+    def build(self, request: BuildRequest, tar: Path, log: Log) -> None:
+        """Run the build and write the target's files to `tar`. Raises EngineError when the build fails."""
+
+
+def host_architecture() -> str:
+    """This machine's architecture as OCI spells it."""
+    machine = platform.machine()
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)

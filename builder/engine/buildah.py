@@ -1,0 +1,91 @@
+"""The buildah engine: no daemon, no network, storage of its own that is gone after the build."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+from builder.engine.base import BuildRequest, EngineInfo, Log, host_architecture
+from builder.engine.docker import failed
+from builder.engine.process import capture, run
+
+_OLDEST = (1, 28)
+_INSTALL = "apt-get install buildah (1.28 or newer)"
+
+
+class BuildahEngine:
+    """`buildah build` with chroot isolation, inside namespaces of its own.
+
+    Chroot isolation refuses `--network none`, so the whole of buildah runs in an empty network namespace; a private
+    mount namespace makes every mount vanish with it, however it ends.
+    """
+
+    name = "buildah"
+
+    def probe(self) -> EngineInfo:
+        """Whether buildah is there, new enough, and may make the namespaces it needs."""
+        status, text = capture(["buildah", "--version"])
+        if status == 127:
+            return EngineInfo(self.name, problem="the command buildah is not installed", fix=_INSTALL)
+        found = re.search(r"(\d+)\.(\d+)\.?(\d*)", text)
+        if status != 0 or found is None:
+            return EngineInfo(self.name, problem="buildah does not start", fix=_INSTALL)
+        version = found.group(0)
+        if (int(found.group(1)), int(found.group(2))) < _OLDEST:
+            return EngineInfo(self.name, version, f"buildah {version} is too old", _INSTALL)
+        status, text = capture([*_namespaces(network=False), "true"])
+        if status != 0:
+            fix = "apt-get install util-linux uidmap, or run as root" if os.geteuid() else "run with CAP_SYS_ADMIN"
+            reason = text.splitlines()[-1] if text else f"exit status {status}"
+            return EngineInfo(self.name, version, f"no namespaces may be made here: {reason}", fix)
+        return EngineInfo(self.name, version)
+
+    def build(self, request: BuildRequest, tar: Path, log: Log) -> None:
+        """Run the build in private storage below the request's work folder."""
+        storage = request.work / "storage"
+        argv = [*_namespaces(network=request.network), "buildah"]
+        argv += ["--root", str(storage), "--runroot", str(request.work / "run")]
+        argv += ["--storage-driver", "overlay" if _overlay(request.work) else "vfs"]
+        argv += ["build", "--isolation", "chroot", "--layers=false", "--format", "oci", "--platform", request.platform]
+        argv += ["--file", str(request.dockerfile), "--target", request.target]
+        architecture = host_architecture()
+        arguments = {
+            **request.build_arguments,
+            # buildah 1.28 does not define these for `FROM --platform`.
+            "BUILDPLATFORM": f"linux/{architecture}",
+            "BUILDARCH": architecture,
+        }
+        for name, value in arguments.items():
+            argv += ["--build-arg", f"{name}={value}"]
+        argv += ["--output", f"type=tar,dest={tar}", str(request.context)]
+        env = {"TMPDIR": str(request.work), "BUILDAH_ISOLATION": "chroot"}
+        if os.geteuid() != 0:
+            # We made the user namespace; buildah must not try to make another one.
+            env |= {"_CONTAINERS_USERNS_CONFIGURED": "done", "_CONTAINERS_ROOTLESS_UID": str(os.geteuid())}
+        outcome = run(argv, log=log, env=env, cancel=request.cancel)
+        if outcome.status != 0:
+            raise failed(self.name, request, outcome.tail)
+
+
+def _namespaces(*, network: bool) -> list[str]:
+    argv = ["unshare", "--mount", "--fork", "--kill-child"]
+    if not network:
+        argv.append("--net")
+    if os.geteuid() != 0:
+        argv += ["--map-root-user", "--map-auto", "--user"]
+    return argv
+
+
+def _overlay(folder: Path) -> bool:
+    """Whether overlayfs can be mounted on this folder's file system from a namespace like the build's."""
+    probe = folder / "overlay-probe"
+    for name in ("lower", "upper", "work", "merged"):
+        (probe / name).mkdir(parents=True, exist_ok=True)
+    options = f"lowerdir={probe}/lower,upperdir={probe}/upper,workdir={probe}/work"
+    status, _ = capture(
+        [*_namespaces(network=False), "mount", "-t", "overlay", "overlay", "-o", options, f"{probe}/merged"]
+    )
+    shutil.rmtree(probe, ignore_errors=True)
+    return status == 0

@@ -1,0 +1,62 @@
+"""The docker engine: BuildKit through `docker buildx`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from builder.engine.base import BuildRequest, EngineInfo, Log
+from builder.engine.process import capture, run
+from builder.errors import EngineError
+
+_INSTALL = "install Docker with its buildx plugin and start the daemon, or install buildah and pass --engine buildah"
+
+
+class DockerEngine:
+    """Any buildx builder will do: with `builder`, a remote or Kubernetes one."""
+
+    name = "docker"
+
+    def __init__(self, builder: str | None = None) -> None:
+        self._builder = builder
+
+    def probe(self) -> EngineInfo:
+        """Whether the client, its buildx plugin and the daemon answer."""
+        status, text = capture(["docker", "buildx", "version"])
+        if status == 127:
+            return EngineInfo(self.name, problem="the command docker is not installed", fix=_INSTALL)
+        if status != 0:
+            return EngineInfo(self.name, problem="docker has no buildx plugin", fix=_INSTALL)
+        found = re.search(r"\bv?(\d+\.\d+\.\d+)", text)
+        version = found.group(1) if found else "unknown"
+        if self._builder is None:
+            status, _ = capture(["docker", "version", "--format", "{{.Server.Version}}"])
+            if status != 0:
+                return EngineInfo(self.name, version, "docker's daemon does not answer", _INSTALL)
+        return EngineInfo(self.name, version)
+
+    def build(self, request: BuildRequest, tar: Path, log: Log) -> None:
+        """Run the build in BuildKit, without network unless the request needs it."""
+        argv = ["docker", "buildx", "build"]
+        if self._builder is not None:
+            argv += ["--builder", self._builder]
+        argv += ["--file", str(request.dockerfile), "--target", request.target, "--platform", request.platform]
+        argv += ["--network", "default" if request.network else "none"]
+        # A layer is rebuilt only when its key is not in the store: then BuildKit's cache could hide a difference.
+        argv += ["--no-cache", "--provenance=false", "--sbom=false", "--progress=plain", "--output", "type=tar,dest=-"]
+        for name, value in request.build_arguments.items():
+            argv += ["--build-arg", f"{name}={value}"]
+        with tar.open("wb") as file:
+            outcome = run([*argv, str(request.context)], log=log, stdout=file, cancel=request.cancel)
+        if outcome.status != 0:
+            raise failed(self.name, request, outcome.tail)
+
+
+def failed(engine: str, request: BuildRequest, tail: tuple[str, ...]) -> EngineError:
+    """A build that did not succeed, with the end of what the engine said."""
+    return EngineError(
+        f"{engine} could not build {request.target}",
+        where=request.target,
+        cause="its last lines:\n    " + "\n    ".join(tail[-12:]),
+        next="run again with --verbose for the whole output",
+    )

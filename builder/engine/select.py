@@ -1,0 +1,38 @@
+"""Which engine to use."""
+
+from __future__ import annotations
+
+import os
+
+from builder.engine.base import Engine
+from builder.engine.buildah import BuildahEngine
+from builder.engine.docker import DockerEngine
+from builder.errors import EngineError, UsageError
+
+NAMES = ("auto", "docker", "buildah")
+
+
+def select_engine(wanted: str | None, builder: str | None = None) -> Engine:
+    """The engine of that name, or with `auto` (also BUILDER_ENGINE): docker when its daemon answers and has buildx,
+    else buildah. Raises EngineError that says what to install."""
+    name = wanted or os.environ.get("BUILDER_ENGINE") or "auto"
+    if name not in NAMES:
+        raise UsageError(f"there is no engine {name!r}", cause=f"engines: {', '.join(NAMES)}")
+    engines: list[Engine] = [DockerEngine(builder), BuildahEngine()]
+    if builder is not None:
+        engines = engines[:1]
+    if name != "auto":
+        engines = [engine for engine in engines if engine.name == name]
+        if not engines:
+            raise UsageError("--builder is for the docker engine")
+    problems = []
+    for engine in engines:
+        info = engine.probe()
+        if info.usable:
+            return engine
+        problems.append(info)
+    raise EngineError(
+        f"no usable engine: {'; '.join(info.problem for info in problems)}",
+        cause="a layer must be compiled, and that is not in the store",
+        next=problems[-1].fix,
+    )

@@ -1,0 +1,153 @@
+"""The generated documents as text: docs/recipes/*.md and docs/troubleshooting.md."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from builder.knowledge.rule import all_rules
+from builder.model.recipe import Recipe
+from builder.plan.serve import flag_words
+from builder.plan.variant import with_profile
+from builder.project import Project
+from builder.serve.formats import shell
+
+_MADE = "<!-- Made by python -m builder.guide from recipes and rules; not edited by hand. -->\n"
+
+
+def documents(project: Project) -> dict[str, str]:
+    """All documents, by path below docs/."""
+    made = {f"recipes/{name}.md": recipe_page(project, project.recipe(name)) for name in project.recipe_names()}
+    made["recipes/README.md"] = index_page(project)
+    made["troubleshooting.md"] = troubleshooting_page()
+    made["rules.md"] = rules_page()
+    return made
+
+
+def index_page(project: Project) -> str:
+    """The table of all recipes."""
+    rows = []
+    for name in project.recipe_names():
+        recipe = project.recipe(name)
+        speed = recipe.speed.tokens_per_second if recipe.speed else ""
+        model = recipe.model
+        kind = (model.parameters, model.quantization, ", ".join(model.modalities))
+        rows.append((f"[{name}]({name}.md)", *kind, recipe.nodes, recipe.base, speed))
+    head = ("recipe", "parameters", "weights", "in", "nodes", "base", "tok/s")
+    speeds = "Speeds are those that the sources measured, decoding one request."
+    return f"{_MADE}# Recipes\n\n{_table(head, rows)}\n{speeds}\n"
+
+
+def recipe_page(project: Project, recipe: Recipe) -> str:
+    """One recipe: what it is, how it is built and served, its profiles and notes."""
+    model = recipe.model
+    facts = [
+        ("model", model.id),
+        ("parameters", model.parameters),
+        ("weights", model.quantization),
+        ("modalities", ", ".join(model.modalities)),
+        ("nodes", recipe.nodes),
+        ("base", recipe.base),
+        ("also on", ", ".join(recipe.compatible)),
+        ("layers", ", ".join(use.layer for use in recipe.layers)),
+        ("speed", f"{recipe.speed.tokens_per_second} tok/s ({recipe.speed.source})" if recipe.speed else None),
+        ("gated", "yes: accept the licence and set HF_TOKEN" if model.gated else None),
+    ]
+    parts = [_MADE, f"# {recipe.name}\n\n{recipe.title}.\n"]
+    parts.append(_table(("", ""), [(key, value) for key, value in facts if value not in (None, "")]))
+    hermetic = " --base hermetic" if any(name.startswith("hermetic") for name in recipe.compatible) else ""
+    two = " --role head --ip ADDRESS --interface NAME --hca DEVICES" if recipe.nodes == 2 else ""
+    commands = [
+        f"builder build --recipe {recipe.name}{hermetic} --load",
+        f"builder prefetch --recipe {recipe.name}",
+        f"builder run --recipe {recipe.name}{hermetic}{two}",
+    ]
+    parts.append("```sh\n" + "\n".join(commands) + "\n```\n")
+    parts.append("## Serving command\n\n```sh\n" + _serving(recipe) + "\n```\n")
+    variables = {**recipe.env, **recipe.run.env}
+    if variables:
+        parts.append("Environment: " + ", ".join(f"`{name}={value}`" for name, value in variables.items()) + ".\n")
+    if recipe.profiles:
+        parts.append("## Profiles\n")
+        rows = [_profile_row(project, recipe, name) for name in recipe.profiles]
+        parts.append(_table(("profile", "what", "changes"), rows))
+    if recipe.rules:
+        parts.append("## Rules broken on purpose\n")
+        parts.append("".join(f"* {id}: {reason}\n" for id, reason in recipe.rules.items()))
+    if recipe.notes:
+        parts.append("## Notes\n")
+        parts.append("".join(f"* {note}\n" for note in recipe.notes))
+    parts.append("Sources: " + ", ".join(recipe.sources) + ".\n")
+    return "\n".join(parts)
+
+
+def troubleshooting_page() -> str:
+    """Symptoms, log lines and the rules that prevent them."""
+    rows = [
+        (item["symptom"], item["cause"], item["fix"], item.get("rule", ""), item["source"])
+        for item in _data("troubles")
+    ]
+    logs = [(f"`{item['line']}`", "good" if item["good"] else "bad", item["means"]) for item in _data("logs")]
+    outside = "Not covered: SGLang, llama.cpp and TensorRT-LLM images, MiniMax in FP8 on two nodes, DeepSeek V4 Flash."
+    first = "`builder doctor --recipe NAME` looks at the machine, `builder lint NAME` at the recipe."
+    return (
+        f"{_MADE}# Troubleshooting\n\n{first}\n\n"
+        f"## Symptoms\n\n{_table(('symptom', 'cause', 'fix', 'rule', 'source'), rows)}\n"
+        f"## Log lines\n\n{_table(('line', '', 'meaning'), logs)}\n{outside}\n"
+    )
+
+
+def rules_page() -> str:
+    """Every rule."""
+    parts = [_MADE, "# Rules of the hardware\n"]
+    for rule in all_rules():
+        parts.append(f"## {rule.id}: {rule.title}\n")
+        parts.append(f"{rule.severity.capitalize()}. Scope: {rule.scope}.\n")
+        parts.append(f"{rule.why}\n\nFix: {rule.fix}. Source: {rule.source}.\n")
+    return "\n".join(parts)
+
+
+def write(project: Project, folder: Path) -> None:
+    """Writes every document below `folder`, and removes pages of recipes that are gone."""
+    made = documents(project)
+    for path, text in made.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, "utf-8")
+    for page in (folder / "recipes").glob("*.md"):
+        if f"recipes/{page.name}" not in made:
+            page.unlink()
+
+
+@cache
+def _data(name: str) -> tuple[dict[str, Any], ...]:
+    return tuple(yaml.safe_load(Path(__file__).with_name(f"{name}.yaml").read_text("utf-8")))
+
+
+def _serving(recipe: Recipe) -> str:
+    words = ["vllm", "serve", recipe.serve.model or recipe.model.id]
+    lines = [" ".join(words)]
+    for name, value in recipe.serve.flags.items():
+        if value is not None:
+            lines.append(" ".join(shell(word) for word in flag_words({name: value})))
+    return " \\\n  ".join(lines)
+
+
+def _profile_row(project: Project, recipe: Recipe, name: str) -> tuple[str, str, str]:
+    served = with_profile(recipe, name, project.shared_profiles)
+    changes = [f"base {served.base}"] if served.base != recipe.base else []
+    before, after = recipe.serve.flags, served.serve.flags
+    changes += [f"no --{flag}" for flag in before if after.get(flag) is None and before[flag] is not None]
+    for flag, value in after.items():
+        if value is not None and before.get(flag) != value:
+            changes.append("`" + " ".join(shell(word) for word in flag_words({flag: value})) + "`")
+    changes += [f"`{key}={value}`" for key, value in served.env.items() if recipe.env.get(key) != value]
+    return name, recipe.profiles[name].title, "; ".join(changes)
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join("" if c is None else str(c).replace("|", "\\|") for c in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,1 @@
+"""Fetching and verifying what the lock names: sources, wheels and Debian packages."""

@@ -1,0 +1,75 @@
+"""What is fetched: one file by its hash, and the ways to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from builder.model.lock import Deb, Source, Wheel
+
+
+@dataclass(frozen=True)
+class Location:
+    """One way to a file. The host comes from this machine's configuration, never from here.
+
+    debian: `path` below an archive's root. snapshot: `path` below a snapshot archive. github: `path` on GitHub.
+    index: `path` is the project's name in a package index.
+    """
+
+    kind: Literal["debian", "snapshot", "github", "index"]
+    path: str
+
+
+@dataclass(frozen=True)
+class Input:
+    """One locked file; size in bytes, sha256 as hex."""
+
+    kind: Literal["deb", "wheel", "source"]
+    name: str
+    file: str
+    sha256: str
+    size: int
+    locations: tuple[Location, ...]
+
+    @property
+    def digest(self) -> str:
+        """Its name in the store."""
+        return f"sha256:{self.sha256}"
+
+
+@dataclass(frozen=True)
+class FetchEvent:
+    """How far a file is; received and total in bytes. `cached`: it was in the store already."""
+
+    name: str
+    received: int
+    total: int
+    state: Literal["start", "progress", "done", "cached"]
+
+
+def from_deb(deb: Deb, locked: str) -> Input:
+    """A Debian package of a section locked at `locked` (RFC 3339): later only a snapshot archive may have it."""
+    locations = (Location("debian", deb.path), Location("snapshot", f"{_stamp(locked)}/{deb.path}"))
+    file = deb.path.rpartition("/")[2]
+    return Input("deb", f"{deb.package} {deb.version}", file, deb.sha256, deb.size, locations)
+
+
+def from_wheel(wheel: Wheel) -> Input:
+    """A wheel."""
+    location = Location("index", wheel.name)
+    return Input("wheel", f"{wheel.name} {wheel.version}", wheel.file, wheel.sha256, wheel.size, (location,))
+
+
+def from_source(source: Source, locked: str) -> Input:
+    """A source archive of a section locked at `locked` (RFC 3339)."""
+    locations: list[Location] = []
+    for mirror in source.mirrors:
+        locations.append(Location(mirror.kind, mirror.path))
+    locations += [Location("snapshot", f"{_stamp(locked)}/{m.path}") for m in source.mirrors if m.kind == "debian"]
+    name = f"{source.name} {source.version}"
+    return Input("source", name, source.file, source.sha256, source.size, tuple(locations))
+
+
+def _stamp(locked: str) -> str:
+    """2026-11-21T00:00:00Z as snapshot archives spell it: 20261121T000000Z."""
+    return locked.replace("-", "").replace(":", "")

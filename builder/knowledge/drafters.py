@@ -1,0 +1,37 @@
+"""The drafters that are known, and the models they are for."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from pydantic import RootModel
+
+from builder.model.common import Line, Name, Strict
+from builder.model.recipe import ModelId
+
+
+class Drafter(Strict):
+    """A drafter. targets: families of models; model: the repository it was trained for."""
+
+    id: ModelId
+    targets: tuple[Name, ...]
+    model: ModelId
+    note: Line | None = None
+
+
+class _Drafters(RootModel[tuple[Drafter, ...]]):
+    pass
+
+
+@cache
+def drafters() -> tuple[Drafter, ...]:
+    """All of them."""
+    from builder.model.yamlfile import load
+
+    return load(Path(__file__).with_name("drafters.yaml"), _Drafters).root
+
+
+def drafter(name: str) -> Drafter | None:
+    """A drafter by its repository; None when it is not a known one."""
+    return next((item for item in drafters() if item.id == name), None)

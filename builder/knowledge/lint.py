@@ -1,0 +1,170 @@
+"""Recipes against rules: every profile of a recipe, on every base it can be built on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from builder.errors import UsageError
+from builder.knowledge.rule import Rule, all_rules
+from builder.knowledge.subject import Subject
+from builder.model.base import Base
+from builder.model.recipe import Recipe
+from builder.plan.layers import Scope, make_use
+from builder.plan.resolve import select_base
+from builder.plan.variant import with_profile
+from builder.project import Project
+
+_WITHOUT_COMMAND = ("GB10-022", "GB10-023", "GB10-024", "GB10-025", "GB10-028", "GB10-036")
+"""Rules that hold for a base that builds its serving command itself: those about the base."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule that a recipe breaks. reason: of the override; None where there is none. on: bases, where not on all."""
+
+    rule: Rule
+    recipe: str
+    message: str
+    path: tuple[str, ...]
+    profile: str | None = None
+    reason: str | None = None
+    on: tuple[str, ...] = ()
+    file: str = ""
+    line: int = 1
+
+    @property
+    def level(self) -> str:
+        """error, warning, note, or overridden."""
+        return "overridden" if self.reason is not None else self.rule.severity
+
+
+def lint(project: Project, names: Iterable[str] | None = None, *, base: str | None = None) -> list[Finding]:
+    """Findings for these recipes (all when None), in the order of recipes, profiles and rules."""
+    found: list[Finding] = []
+    for name in project.recipe_names() if names is None else names:
+        found += lint_recipe(project, project.recipe(name), base=base)
+    return found
+
+
+def lint_recipe(
+    project: Project, recipe: Recipe, *, base: str | None = None, profiles: Sequence[str | None] | None = None
+) -> list[Finding]:
+    """Findings for one recipe. base: only on this one. profiles: only these (None is the recipe itself)."""
+    found: list[Finding] = []
+    places = _Places(project, recipe)
+    for profile in profiles if profiles is not None else (None, *recipe.profiles):
+        served = with_profile(recipe, profile, project.shared_profiles)
+        bases = [select_base(project, served, base)] if base else _bases(project, served)
+        for finding in _merged([_judge(project, served, item, profile) for item in bases], len(bases)):
+            inherited = any(_same(finding, other) for other in found)
+            if not inherited:
+                found.append(replace(finding, file=str(places.find(finding)[0]), line=places.find(finding)[1]))
+    return found
+
+
+def subject(project: Project, recipe: Recipe, base: Base, profile: str | None = None) -> Subject:
+    """What rules look at: the recipe on that base. Needs neither pins nor locks of the base."""
+    env: dict[str, str] = dict(base.env)
+    unfit: list[tuple[str, str]] = []
+    taken: set[str] = set()
+    for use in recipe.layers:
+        made = make_use(project, use.layer, use.set, taken, f"recipes/{recipe.name}.yaml")
+        definition = made.source.definition
+        if base.family not in definition.families:
+            unfit.append((use.layer, f"it is for bases of family {', '.join(definition.families)}"))
+            continue
+        scope = Scope(project, made, base, recipe)
+        why = next((item.why for item in definition.needs if not scope.holds(item.when)), None)
+        if why is not None:
+            unfit.append((use.layer, why))
+            continue
+        env |= {item.name: scope.text(item.value) for item in definition.env if scope.holds(item.when)}
+    return Subject(recipe, base, {**env, **recipe.env, **recipe.run.env}, tuple(unfit), profile)
+
+
+def _judge(project: Project, recipe: Recipe, base: Base, profile: str | None) -> list[Finding]:
+    looked_at = subject(project, recipe, base, profile)
+    return [
+        Finding(rule, recipe.name, problem.message, problem.path, profile, recipe.rules.get(rule.id), (base.name,))
+        for rule in all_rules()
+        if base.entrypoint != "environment" or rule.id in _WITHOUT_COMMAND
+        for problem in rule.check(looked_at)
+    ]
+
+
+def _bases(project: Project, recipe: Recipe) -> list[Base]:
+    """The bases a recipe names, families and aliases resolved to one each."""
+    found: dict[str, Base] = {}
+    for name in (recipe.base, *recipe.compatible):
+        try:
+            base = select_base(project, recipe, name)
+        except UsageError:
+            continue
+        found.setdefault(base.name, base)
+    return list(found.values())
+
+
+def _merged(lists: Sequence[Sequence[Finding]], count: int) -> Iterator[Finding]:
+    """Findings of several bases, those that are the same told once."""
+    merged: dict[tuple[str, str, tuple[str, ...]], Finding] = {}
+    for findings in lists:
+        for item in findings:
+            key = (item.rule.id, item.message, item.path)
+            before = merged.get(key)
+            merged[key] = replace(before, on=(*before.on, *item.on)) if before else item
+    for item in sorted(merged.values(), key=lambda finding: finding.rule.id):
+        yield replace(item, on=()) if len(item.on) == count else item
+
+
+def _same(one: Finding, other: Finding) -> bool:
+    mine, theirs = ((item.rule.id, item.message, item.level) for item in (one, other))
+    return mine == theirs and other.profile is None
+
+
+class _Places:
+    """Where in the files of a recipe something stands: in its own, or in the one it extends."""
+
+    def __init__(self, project: Project, recipe: Recipe) -> None:
+        self._files: list[Path] = []
+        name: str | None = recipe.name
+        while name is not None and name in project.recipe_names() and len(self._files) < 9:
+            self._files.append(project.recipe_path(name))
+            name = project.recipe(name).extends
+
+    @cached_property
+    def _nodes(self) -> list[tuple[Path, object]]:
+        import yaml
+
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        return [(path, yaml.compose(path.read_text("utf-8"), Loader=loader)) for path in self._files]
+
+    def find(self, finding: Finding) -> tuple[str, int]:
+        """File and line; the whole path is looked for first, in the profile and then in the recipe, then less of it."""
+        for length in range(len(finding.path), 0, -1):
+            path = finding.path[:length]
+            for prefix in ([("profiles", finding.profile)] if finding.profile else []) + [()]:
+                for file, node in self._nodes:
+                    if (line := _line(node, (*prefix, *path))) is not None:
+                        return _relative(file), line
+        return (_relative(self._files[0]), 1) if self._files else (f"recipes/{finding.recipe}.yaml", 1)
+
+
+def _line(node: object, path: tuple[str, ...]) -> int | None:
+    line = None
+    for part in path:
+        pairs = getattr(node, "value", ())
+        match = next((pair for pair in pairs if isinstance(pair, tuple) and pair[0].value == part), None)
+        if match is None:
+            return None
+        line, node = match[0].start_mark.line + 1, match[1]
+    return line
+
+
+def _relative(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

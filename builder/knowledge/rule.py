@@ -1,0 +1,60 @@
+"""Rules of the hardware: what one is, and the register of all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+
+from builder.errors import UsageError
+from builder.knowledge.subject import Problem, Severity, Subject
+
+Check = Callable[[Subject], Iterator[Problem]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule. scope: what it is about, in words; check: the same as code. why and fix are for people."""
+
+    id: str
+    title: str
+    severity: Severity
+    scope: str
+    why: str
+    fix: str
+    source: str
+    check: Check
+
+
+_REGISTER: dict[str, Rule] = {}
+
+
+def rule(
+    id: str, title: str, *, severity: Severity, scope: str, why: str, fix: str, source: str
+) -> Callable[[Check], Check]:
+    """Registers the decorated check as a rule."""
+
+    def register(check: Check) -> Check:
+        if id in _REGISTER:
+            raise ValueError(f"{id} stands twice")
+        _REGISTER[id] = Rule(id, title, severity, scope, why, fix, source, check)
+        return check
+
+    return register
+
+
+@cache
+def all_rules() -> tuple[Rule, ...]:
+    """Every rule, by id."""
+    for module in ("bases", "memory", "model", "options", "speculation"):
+        import_module(f"builder.knowledge.rules.{module}")
+    return tuple(_REGISTER[id] for id in sorted(_REGISTER))
+
+
+def find_rule(id: str) -> Rule:
+    """A rule by its id, in any case. Raises UsageError."""
+    for item in all_rules():
+        if item.id == id.upper():
+            return item
+    raise UsageError(f"there is no rule {id!r}", next="builder rules")

@@ -1,0 +1,104 @@
+"""Rules about unified memory, bandwidth and CUDA graphs."""
+
+from __future__ import annotations
+
+from builder.knowledge.rule import rule
+from builder.knowledge.subject import Found, Problem, Subject, at
+
+
+@rule(
+    "GB10-002",
+    "CUDA graphs stay on",
+    severity="error",
+    scope="every recipe",
+    why="Without CUDA graphs decoding is about 55 % slower: 26 instead of 59 tok/s.",
+    fix="Leave out --enforce-eager and cudagraph_mode NONE, or override with the measurement.",
+    source="sm121-rules",
+)
+def cuda_graphs(s: Subject) -> Found:
+    if s.flag("enforce-eager") == "true":
+        yield at("enforce-eager", "--enforce-eager switches CUDA graphs off")
+    compilation = s.flags.get("compilation-config")
+    if isinstance(compilation, dict) and str(compilation.get("cudagraph_mode", "")).upper() == "NONE":
+        yield at("compilation-config", "cudagraph_mode NONE switches CUDA graphs off")
+
+
+@rule(
+    "GB10-003",
+    "At most 0.90 of memory for vLLM",
+    severity="error",
+    scope="every recipe",
+    why="CPU and GPU share the memory: above 0.90 comes out-of-memory or Xid 43 under load.",
+    fix="--gpu-memory-utilization 0.85, or lower",
+    source="sm121-rules",
+)
+def memory_limit(s: Subject) -> Found:
+    share = s.number("gpu-memory-utilization")
+    if share is not None and share > 0.90:
+        yield at("gpu-memory-utilization", f"--gpu-memory-utilization {share:g} is above 0.90")
+
+
+@rule(
+    "GB10-004",
+    "0.85 to 0.87 of memory on one Spark, 0.80 to 0.82 on two",
+    severity="warning",
+    scope="every recipe that stays below 0.90",
+    why="Page cache, operating system and neighbours need the rest; two nodes saw Xid 43 above 0.82.",
+    fix="--gpu-memory-utilization 0.85; 0.80 on two nodes",
+    source="sm121-rules; dual-spark-minimax-m2.7; gb10-native-installer fix 7",
+)
+def memory_advice(s: Subject) -> Found:
+    share = s.number("gpu-memory-utilization")
+    limit = 0.82 if s.recipe.nodes == 2 else 0.87
+    if share is None:
+        yield Problem("--gpu-memory-utilization is not set; vLLM's own default is 0.90 or more", ("serve", "flags"))
+    elif limit < share <= 0.90:
+        yield at("gpu-memory-utilization", f"--gpu-memory-utilization {share:g} is above the advised {limit:g}")
+
+
+_SEQUENCES = {"nemotron-nano": 8, "nemotron-omni": 8, "qwen3.5-27b": 16}
+"""Measured or validated by their makers with more than four."""
+
+
+@rule(
+    "GB10-012",
+    "Few requests at once",
+    severity="warning",
+    scope="one Spark: 4; Nemotron Nano and Omni 8, Qwen3.5-27B with DFlash 16; unset warns everywhere",
+    why="Decoding is bound by memory bandwidth: more requests at once slow every one of them.",
+    fix="--max-num-seqs 4; a throughput profile overrides this rule",
+    source="spark-vllm-guide section 8; vllm-on-dgx-spark",
+)
+def few_sequences(s: Subject) -> Found:
+    count, limit = s.number("max-num-seqs"), _SEQUENCES.get(s.model.family or "", 4)
+    if count is None:
+        yield Problem("--max-num-seqs is not set; vLLM's own default is in the hundreds", ("serve", "flags"))
+    elif s.recipe.nodes == 1 and count > limit:
+        yield at("max-num-seqs", f"--max-num-seqs {count:g} is above {limit}")
+
+
+@rule(
+    "GB10-023",
+    "Two nodes: host network, Ray, and interfaces named at run time",
+    severity="error",
+    scope="recipes for two nodes",
+    why="Without them NCCL hangs silently or is 10 to 20 times slower; interface names differ per machine.",
+    fix="run.network host, layers ray and cluster; no *_IFNAME or NCCL_IB_HCA in the recipe: `builder run` sets them",
+    source="sm121-rules; gb10-native-installer fixes 3 and 4; spark-vllm-guide section 13",
+)
+def two_nodes(s: Subject) -> Found:
+    per_node = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_IB_HCA", "UCX_NET_DEVICES", "VLLM_HOST_IP")
+    for name in per_node:
+        for part, values in (("env", s.recipe.env), ("run", s.recipe.run.env)):
+            if name in values:
+                yield Problem(f"{name} differs per machine and must not be in a recipe", (part, name))
+    if s.recipe.nodes != 2:
+        return
+    if s.recipe.run.network != "host":
+        yield Problem("two nodes need the host's network", ("run", "network"))
+    if "cluster" not in s.layers:
+        yield Problem("two nodes need the layer cluster", ("layers",))
+    if s.flag("distributed-executor-backend") == "ray" and "ray" not in s.layers and s.base.family != "community":
+        yield Problem("--distributed-executor-backend ray needs the layer ray", ("layers",))
+    if s.number("tensor-parallel-size") != 2 and s.number("pipeline-parallel-size") != 2:
+        yield at("tensor-parallel-size", "two nodes with one GPU each need --tensor-parallel-size 2")

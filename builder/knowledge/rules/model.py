@@ -1,0 +1,250 @@
+"""Rules about kernels, number formats and parsers for kinds of models."""
+
+from __future__ import annotations
+
+from builder.knowledge.rule import rule
+from builder.knowledge.subject import Found, Problem, Subject, at
+
+
+@rule(
+    "GB10-001",
+    "MoE models with FP4 weights use Marlin kernels",
+    severity="error",
+    scope="MoE with NVFP4 or MXFP4 weights",
+    why="CUTLASS FP4 gives garbage on sm_121 without an error.",
+    fix="--moe-backend marlin",
+    source="sm121-rules; spark-vllm-guide section 6",
+)
+def moe_marlin(s: Subject) -> Found:
+    if s.fp4_moe and s.flag("moe-backend") != "marlin":
+        yield at("moe-backend", f"--moe-backend is {s.flag('moe-backend') or 'not set'}, not marlin")
+
+
+@rule(
+    "GB10-005",
+    "No forced FlashInfer attention for Qwen3.6-35B",
+    severity="error",
+    scope="Qwen3.6-35B; Qwen3-Coder-Next forces it on purpose",
+    why="The model mixes kinds of layers; one backend for all crashed at init_device. Newer builds are worth a test.",
+    fix="leave out --attention-backend",
+    source="spark-vllm-guide section 7.1.1",
+)
+def no_flashinfer(s: Subject) -> Found:
+    if s.family("qwen3.6-35b") and s.flag("attention-backend") == "flashinfer":
+        yield at("attention-backend", "--attention-backend FLASHINFER is forced on a hybrid model")
+
+
+@rule(
+    "GB10-006",
+    "TRITON_ATTN on NGC 26.04 and for DFlash targets",
+    severity="error",
+    scope="every recipe on NGC 26.04; every recipe that speculates with DFlash",
+    why="FlashInfer is inaccurate with FP8 there; FLASH_ATTN and FlashInfer crash with DFlash on sm_121.",
+    fix="--attention-backend TRITON_ATTN",
+    source="sm121-rules; spark-vllm-guide sections 14.5 and 14.7",
+)
+def triton_attention(s: Subject) -> Found:
+    if (s.on("26.04") or s.dflash) and s.flag("attention-backend") != "triton_attn":
+        why, given = "NGC 26.04" if s.on("26.04") else "DFlash", s.flag("attention-backend") or "not set"
+        yield at("attention-backend", f"--attention-backend is {given}: {why} needs TRITON_ATTN")
+
+
+_MODELOPT = ("qwen3.6-35b", "gemma4-31b", "gemma4-26b")
+
+
+@rule(
+    "GB10-008",
+    "--quantization modelopt for the checkpoints that need it, and for no others",
+    severity="error",
+    scope="ModelOpt NVFP4 of Qwen3.6-35B, Gemma-4-31B and Gemma-4-26B; compressed-tensors and Nemotron leave it unset",
+    why="The wrong choice is a common first-run failure; newer vLLM finds the format itself.",
+    fix="--quantization modelopt, or none for compressed-tensors and Nemotron",
+    source="spark-vllm-guide section 6; vllm-on-dgx-spark",
+)
+def modelopt(s: Subject) -> Found:
+    given = s.flag("quantization")
+    if s.family(*_MODELOPT) and s.model.checkpoint == "modelopt" and s.model.weights == "nvfp4":
+        if given != "modelopt":
+            yield at("quantization", f"--quantization is {given or 'not set'}, not modelopt")
+    elif given == "modelopt" or (given and s.model.checkpoint == "compressed-tensors"):
+        yield at("quantization", f"--quantization {given} is set for a checkpoint that vLLM detects itself")
+
+
+@rule(
+    "GB10-009",
+    "--quantization mxfp4 for gpt-oss only",
+    severity="error",
+    scope="gpt-oss checkpoints; on NGC gptq_marlin for GPTQ-Int4 and fp8 for FP8 checkpoints",
+    why="The loader handles gpt-oss's own format only; others end in an IndexError. Nothing converts BF16 to MXFP4.",
+    fix="leave it out, or --quantization gptq_marlin or fp8 on NGC",
+    source="sm121-rules",
+)
+def mxfp4(s: Subject) -> Found:
+    given = s.flag("quantization")
+    if given == "mxfp4" and not s.family("gpt-oss"):
+        yield at("quantization", "--quantization mxfp4 is for gpt-oss checkpoints")
+    if s.family("gpt-oss") and s.base.family == "ngc" and given != "mxfp4":
+        yield at("quantization", "gpt-oss on NGC needs --quantization mxfp4")
+    if s.base.family == "ngc" and s.model.weights == "int4" and given != "gptq_marlin":
+        yield at("quantization", "GPTQ-Int4 on NGC needs --quantization gptq_marlin")
+
+
+@rule(
+    "GB10-010",
+    "No FP8 KV cache where it makes the model loop",
+    severity="error",
+    scope="DFlash and Qwen3.5: never; Nemotron Omni and Super: only when memory requires",
+    why="Output repeats itself; with DFlash the cache must be BF16. Other models are built for it.",
+    fix="leave out --kv-cache-dtype",
+    source="spark-vllm-guide sections 8 and 14.7; vllm-on-dgx-spark",
+)
+def no_fp8_cache(s: Subject) -> Found:
+    if not (s.flag("kv-cache-dtype") or "").startswith("fp8"):
+        return
+    if s.dflash:
+        yield at("kv-cache-dtype", "DFlash needs a BF16 KV cache")
+    elif (s.model.family or "").startswith("qwen3.5"):
+        yield at("kv-cache-dtype", "Qwen3.5 repeats itself with an FP8 KV cache")
+    elif s.family("nemotron-omni", "nemotron-super"):
+        yield at("kv-cache-dtype", "an FP8 KV cache is for when memory requires it, after a check of quality")
+
+
+@rule(
+    "GB10-011",
+    "No checkpoint with an FP8 KV cache of Laguna",
+    severity="error",
+    scope="Laguna in FP8 or INT4",
+    why="FP8-KV checkpoints give scrambled output on GPUs other than Hopper.",
+    fix="the BF16 checkpoint, poolside/Laguna-XS.2",
+    source="spark-vllm-guide section 14.7",
+)
+def no_fp8_checkpoint(s: Subject) -> Found:
+    if s.family("laguna") and s.model.weights != "bf16":
+        yield Problem(f"Laguna with {s.model.weights or 'unknown'} weights", ("model", "weights"))
+
+
+@rule(
+    "GB10-013",
+    "Tools need the switch and a parser",
+    severity="error",
+    scope="recipes that promise tools",
+    why='A request with tool_choice "auto" is otherwise an HTTP 400, while everything else works.',
+    fix="--enable-auto-tool-choice --tool-call-parser NAME; Nemotron uses qwen3_coder",
+    source="spark-vllm-guide section 7.1.1",
+)
+def tools(s: Subject) -> Found:
+    switch, parser = s.flag("enable-auto-tool-choice") == "true", s.flag("tool-call-parser")
+    if switch and not parser:
+        yield at("enable-auto-tool-choice", "--enable-auto-tool-choice needs --tool-call-parser")
+    elif parser and not switch:
+        yield at("tool-call-parser", "--tool-call-parser does nothing without --enable-auto-tool-choice")
+    elif s.model.tools and not switch:
+        yield Problem("the model has tools, the serving command none", ("serve", "flags"))
+
+
+@rule(
+    "GB10-014",
+    "Chunked prefill of Mamba-2 MoE models",
+    severity="warning",
+    scope="MoE with Mamba layers (Nemotron)",
+    why="Reported 9 times slower with it; it is on by default, and hybrid prefix caching needs it.",
+    fix="leave it to the default, or the profile no-chunked-prefill, which also switches prefix caching off",
+    source="spark-vllm-guide section 12; gb10 [W]",
+)
+def chunked_prefill(s: Subject) -> Found:
+    if not (s.model.moe and s.model.hybrid == "mamba"):
+        return
+    given = s.flag("enable-chunked-prefill")
+    if given == "true":
+        yield at("enable-chunked-prefill", "--enable-chunked-prefill is asked for on a Mamba-2 MoE model")
+    if given == "false" and s.flag("enable-prefix-caching") != "false":
+        yield at("enable-chunked-prefill", "hybrid prefix caching needs chunked prefill: switch both off")
+
+
+@rule(
+    "GB10-026",
+    "No MIXED_PRECISION checkpoints on NGC 26.02",
+    severity="error",
+    scope="NGC 26.02",
+    why="It refuses checkpoints that mix FP8 and NVFP4.",
+    fix="NGC 26.04 or newer",
+    source="spark-vllm-guide section 6",
+)
+def mixed_precision(s: Subject) -> Found:
+    if s.on("26.02") and s.model.mixed_precision:
+        yield Problem("this base refuses MIXED_PRECISION checkpoints", ("base",))
+
+
+@rule(
+    "GB10-027",
+    "Transformers 5 for Qwen3.5-122B NVFP4",
+    severity="error",
+    scope="Qwen3.5-122B with NVFP4 weights",
+    why="Its configuration class is not in Transformers 4; vLLM 0.18.1 does not allow 5.",
+    fix="a base with vLLM 0.20 or newer",
+    source="spark-vllm-guide section 7.1.4",
+)
+def transformers5(s: Subject) -> Found:
+    if s.family("qwen3.5-122b") and s.model.weights == "nvfp4" and s.table is not None:
+        wanted = s.table.libraries.get("transformers", "")
+        if "<5" in wanted.split(","):
+            yield Problem(f"vLLM {s.table.vllm} requires transformers {wanted}", ("base",))
+
+
+@rule(
+    "GB10-030",
+    "Marlin with atomic adds",
+    severity="error",
+    scope="recipes with quantised weights",
+    why="Without VLLM_MARLIN_USE_ATOMIC_ADD=1 a race in the kernel gives wrong results on sm_121.",
+    fix="the layer marlin",
+    source="sm121-rules",
+)
+def atomic_add(s: Subject) -> Found:
+    quantised = s.model.weights in ("nvfp4", "mxfp4", "fp8", "int4")
+    if quantised and s.env.get("VLLM_MARLIN_USE_ATOMIC_ADD") != "1":
+        yield Problem("VLLM_MARLIN_USE_ATOMIC_ADD is not 1: the layer marlin sets it", ("layers",))
+
+
+@rule(
+    "GB10-031",
+    "FlashInfer's FP4 MoE kernels off, up to vLLM 0.23",
+    severity="error",
+    scope="MoE with NVFP4 weights whose base has the variable; Nemotron Nano's own command has them on",
+    why="MoE layers can otherwise take the CUTLASS FP4 path, which gives garbage.",
+    fix="the layer marlin without flashinfer_moe_fp4",
+    source="sm121-rules",
+)
+def flashinfer_fp4(s: Subject) -> Found:
+    if not s.fp4_moe or s.family("nemotron-nano") or s.table is None or "marlin" not in s.layers:
+        return
+    if "VLLM_USE_FLASHINFER_MOE_FP4" in s.table.env and s.env.get("VLLM_USE_FLASHINFER_MOE_FP4") != "0":
+        yield Problem("VLLM_USE_FLASHINFER_MOE_FP4 is not 0", ("layers",))
+
+
+@rule(
+    "GB10-033",
+    "Gemma-4-26B on one GPU",
+    severity="error",
+    scope="Gemma-4-26B",
+    why="Tensor parallelism does not work for this model; expert parallelism does.",
+    fix="--tensor-parallel-size 1",
+    source="spark-vllm-guide section 7.2.2",
+)
+def gemma_tp1(s: Subject) -> Found:
+    if s.family("gemma4-26b") and (s.number("tensor-parallel-size") or 1) > 1:
+        yield at("tensor-parallel-size", "Gemma-4-26B runs with --tensor-parallel-size 1 only")
+
+
+@rule(
+    "GB10-035",
+    "Triton's FP8 kernels for Qwen3.5-122B FP8",
+    severity="warning",
+    scope="Qwen3.5-122B in FP8 (crashes); Qwen3-Coder-Next runs FP8 cleanly and has a profile",
+    why="Stock CUTLASS FP8 kernels are compiled for sm_120 and crash in cutlass_scaled_mm.",
+    fix="the layer cutlass-fp8",
+    source="gb10-native-installer fix 5; spark-vllm-guide section 7.1.3",
+)
+def fp8_kernels(s: Subject) -> Found:
+    if s.family("qwen3.5-122b") and s.model.weights == "fp8" and "cutlass-fp8" not in s.layers:
+        yield Problem("FP8 on this model needs the layer cutlass-fp8", ("layers",))

@@ -1,0 +1,98 @@
+"""Rules about what the base's vLLM has: variables, options, values."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from builder.knowledge.rule import rule
+from builder.knowledge.subject import Found, Problem, Subject, at
+from builder.knowledge.table import Table
+
+
+@rule(
+    "GB10-020",
+    "Only variables that the base's vLLM reads",
+    severity="error",
+    scope="VLLM_* of layers, recipe and run, on bases with an option table",
+    why="vLLM logs `Unknown vLLM environment variable` and does nothing.",
+    fix="leave it out; backends are options since 0.24 (--moe-backend, --linear-backend)",
+    source="option tables",
+)
+def known_variables(s: Subject) -> Found:
+    if s.table is None:
+        return
+    for name in s.env:
+        if name.startswith("VLLM_") and name not in s.table.env:
+            yield Problem(f"vLLM {s.table.vllm} does not read {name}{_close(name, s.table.env)}", _set_by(s, name))
+
+
+def _set_by(s: Subject, name: str) -> tuple[str, ...]:
+    if name in s.recipe.run.env:
+        return ("run", "env", name)
+    return ("env", name) if name in s.recipe.env else ("layers",)
+
+
+@rule(
+    "GB10-021",
+    "Only options and values that the base's vLLM has",
+    severity="error",
+    scope="the serving command, on bases with an option table",
+    why="The server refuses to start, or the option does something else.",
+    fix="the closest one that the version has",
+    source="option tables",
+)
+def known_options(s: Subject) -> Found:
+    table = s.table
+    if table is None:
+        return
+    for name, value in s.flags.items():
+        if name == "speculative-disable-by-batch-size":
+            continue
+        if not table.has_flag(name):
+            yield at(name, f"vLLM {table.vllm} has no option --{name}{_close(name, table.flags)}")
+        elif value is False and table.flags.get(name) != "toggle":
+            yield at(name, f"vLLM {table.vllm} has no option --no-{name}")
+        elif isinstance(value, str) and not _plugged(s, name) and not table.accepts(name, value):
+            yield at(name, f"vLLM {table.vllm}: --{name} does not take {value}{_close(value, table.choices[name])}")
+        elif isinstance(value, bool) and table.flags.get(name) == "value":
+            yield at(name, f"vLLM {table.vllm}: --{name} needs a value")
+        elif isinstance(value, dict):
+            for key in value:
+                if name in table.json_keys and key not in table.json_keys[name]:
+                    yield at(name, f"vLLM {table.vllm}: {name} has no key {key}{_close(key, table.json_keys[name])}")
+    yield from _speculation(s, table)
+
+
+def _speculation(s: Subject, table: Table) -> Found:
+    method = s.speculation.get("method")
+    if method is not None and method != "suffix" and method not in table.speculative_methods:
+        yield at("speculative-config", f"vLLM {table.vllm} has no speculative method {method}")
+    backend = s.speculation.get("moe_backend")
+    if backend is not None and not table.accepts("moe-backend", str(backend)):
+        yield at("speculative-config", f"vLLM {table.vllm} has no MoE backend {backend}")
+
+
+def _plugged(s: Subject, name: str) -> bool:
+    """Whether the names an option takes may come from a plugin."""
+    plugins = {"reasoning-parser": "reasoning-parser-plugin", "tool-call-parser": "tool-parser-plugin"}
+    return plugins.get(name) in s.flags
+
+
+@rule(
+    "GB10-022",
+    "A base whose vLLM has no option table",
+    severity="note",
+    scope="bases below 0.18.1, nightlies, and those whose version is not known",
+    why="Its variables and options are not checked; that is said instead of passing them.",
+    fix="builder lock --update vllm==VERSION, once the version is known",
+    source="gb10",
+)
+def no_table(s: Subject) -> Found:
+    if s.table is None:
+        yield Problem(f"options are not checked: no table for vLLM {s.base.vllm or 'of unknown version'}", ("base",))
+
+
+def _close(word: str, known: Iterable[str]) -> str:
+    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.7)
+    return f"; it has {found[0]}" if found else ""

@@ -1,0 +1,173 @@
+"""Python source of a package as syntax trees: constants, literals and class fields, without importing anything."""
+
+from __future__ import annotations
+
+import ast
+import tarfile
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from builder.errors import InvalidError
+
+
+@dataclass(frozen=True)
+class Hint:
+    """What a type annotation says: the strings of its Literals, and the plain names in it."""
+
+    literals: tuple[str, ...]
+    names: frozenset[str]
+
+    @property
+    def is_bool(self) -> bool:
+        return "bool" in self.names
+
+    @property
+    def closed(self) -> bool:
+        """Whether only the literals are allowed."""
+        return bool(self.literals) and "str" not in self.names
+
+
+class Sources:
+    """The text files of a source distribution, by path below its top folder."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files = files
+        self._trees: dict[str, ast.Module] = {}
+
+    @classmethod
+    def from_sdist(cls, path: Path) -> Sources:
+        """Reads a .tar.gz. Only what an extractor may look at is kept. Raises InvalidError."""
+        files: dict[str, bytes] = {}
+        try:
+            with tarfile.open(path, "r:gz") as archive:
+                for member in archive:
+                    _, _, name = member.name.partition("/")
+                    wanted = name.endswith(".py") or name.startswith("requirements/") or name == "docker/Dockerfile"
+                    if member.isfile() and wanted and ".." not in PurePosixPath(name).parts:
+                        stream = archive.extractfile(member)
+                        files[name] = stream.read() if stream else b""
+        except (OSError, tarfile.TarError, EOFError) as error:
+            raise InvalidError(f"not a readable source distribution: {error}", where=str(path)) from error
+        return cls(files)
+
+    @cached_property
+    def modules(self) -> frozenset[str]:
+        """The paths of all Python files."""
+        return frozenset(path for path in self.files if path.endswith(".py"))
+
+    def text(self, path: str) -> str:
+        """A file's text. Raises InvalidError when it is not there."""
+        if path not in self.files:
+            raise InvalidError(f"{path} is not in the source distribution", next="say in extract.py where it moved to")
+        return self.files[path].decode("utf-8")
+
+    def tree(self, path: str) -> ast.Module:
+        """A file's syntax tree."""
+        if path not in self._trees:
+            try:
+                self._trees[path] = ast.parse(self.text(path))
+            except SyntaxError as error:
+                raise InvalidError(f"not readable as Python: {error.msg}", where=f"{path}:{error.lineno}") from error
+        return self._trees[path]
+
+    def module(self, dotted: str) -> str | None:
+        """The path of a module by its dotted name."""
+        base = dotted.replace(".", "/")
+        return next((path for path in (f"{base}.py", f"{base}/__init__.py") if path in self.files), None)
+
+    def find(self, path: str, name: str, depth: int = 0) -> tuple[str, ast.stmt] | None:
+        """Where `name`, as seen in module `path`, is defined: the module's path and the assignment or class.
+
+        Follows imports, also those under `if TYPE_CHECKING:`.
+        """
+        if depth > 8:
+            return None
+        imported: str | None = None
+        for node in ast.walk(self.tree(path)):
+            if isinstance(node, ast.ClassDef) and node.name == name:
+                return path, node
+            if name in _assigned(node):
+                assert isinstance(node, ast.stmt)
+                if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id == "Any"):
+                    return path, node
+            if isinstance(node, ast.ImportFrom) and node.module and name in {a.asname or a.name for a in node.names}:
+                imported = self.module(node.module) or imported
+        return self.find(imported, name, depth + 1) if imported is not None and imported != path else None
+
+    def hint(self, path: str, node: ast.expr | None, depth: int = 0) -> Hint:  # noqa: PLR0911
+        """What the annotation `node` in module `path` says, with the names in it resolved."""
+        if node is None or depth > 8:
+            return Hint((), frozenset())
+        if isinstance(node, ast.Constant):
+            if isinstance(node.value, str) and depth == 0:
+                return self.hint(path, ast.parse(node.value, mode="eval").body, depth + 1)
+            return Hint((), frozenset({str(node.value)}))
+        if isinstance(node, ast.BinOp):
+            return _joined([self.hint(path, node.left, depth), self.hint(path, node.right, depth)])
+        if isinstance(node, ast.Subscript):
+            head = node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", "")
+            items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            if head == "Literal":
+                return _joined([self._literal(path, item, depth) for item in items])
+            if head in ("Annotated", "SkipValidation"):
+                return self.hint(path, items[0], depth)
+            if head in ("Union", "Optional"):
+                return _joined([self.hint(path, item, depth) for item in items])
+            return Hint((), frozenset({head}))
+        if isinstance(node, ast.Name):
+            return self._named(path, node.id, depth)
+        return Hint((), frozenset({getattr(node, "attr", "")}))
+
+    def _literal(self, path: str, item: ast.expr, depth: int) -> Hint:
+        if isinstance(item, ast.Constant):
+            return Hint((str(item.value),), frozenset())
+        return self.hint(path, item, depth + 1)
+
+    def _named(self, path: str, name: str, depth: int) -> Hint:
+        if name in ("str", "int", "float", "bool", "dict", "list", "set", "tuple", "None", "Any"):
+            return Hint((), frozenset({name}))
+        found = self.find(path, name)
+        if found is None:
+            return Hint((), frozenset({name}))
+        where, node = found
+        if isinstance(node, ast.ClassDef):
+            is_enum = any("Enum" in ast.unparse(base) for base in node.bases)
+            return Hint(enum_names(node), frozenset()) if is_enum else Hint((), frozenset({name}))
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        return self.hint(where, value, depth + 1)
+
+
+def enum_names(node: ast.ClassDef) -> tuple[str, ...]:
+    """The members of an Enum class."""
+    return tuple(name for item in node.body for name in _assigned(item) if not name.startswith("_"))
+
+
+def class_fields(node: ast.ClassDef) -> dict[str, ast.AnnAssign]:
+    """The annotated fields of a class body, in order."""
+    return {
+        item.target.id: item
+        for item in node.body
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+    }
+
+
+def constant_keys(node: ast.stmt) -> tuple[str, ...]:
+    """The text keys of the dict that an assignment holds."""
+    value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+    if not isinstance(value, ast.Dict):
+        return ()
+    return tuple(key.value for key in value.keys if isinstance(key, ast.Constant) and isinstance(key.value, str))
+
+
+def _assigned(node: ast.AST) -> tuple[str, ...]:
+    if isinstance(node, ast.Assign):
+        return tuple(target.id for target in node.targets if isinstance(target, ast.Name))
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+        return (node.target.id,)
+    return ()
+
+
+def _joined(hints: list[Hint]) -> Hint:
+    literals = tuple(dict.fromkeys(item for hint in hints for item in hint.literals))
+    return Hint(literals, frozenset().union(*(hint.names for hint in hints)))

@@ -1,0 +1,103 @@
+"""What a rule looks at: one recipe, with one of its profiles, on one base."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from packaging.version import Version
+
+from builder.knowledge.table import Table, load_table
+from builder.model.base import Base
+from builder.model.recipe import Model, Recipe
+from builder.plan.template import version
+
+Severity = Literal["error", "warning", "note"]
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a rule found. path: where in the recipe."""
+
+    message: str
+    path: Path = ()
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A recipe as it would be served. env: of layers, recipe and run. unfit: layers that do not apply, and why."""
+
+    recipe: Recipe
+    base: Base
+    env: dict[str, str]
+    unfit: tuple[tuple[str, str], ...] = ()
+    profile: str | None = None
+
+    @property
+    def model(self) -> Model:
+        return self.recipe.model
+
+    @cached_property
+    def table(self) -> Table | None:
+        """The option table of the base's vLLM; None where there is none."""
+        return load_table(self.base.vllm) if self.base.vllm else None
+
+    @cached_property
+    def vllm(self) -> Version | None:
+        """The base's vLLM; None where it is not known."""
+        return version(self.base.vllm) if self.base.vllm else None
+
+    @cached_property
+    def layers(self) -> dict[str, dict[str, Any]]:
+        """The recipe's layers with the parameters it gives them."""
+        return {use.layer: dict(use.set) for use in self.recipe.layers}
+
+    @cached_property
+    def flags(self) -> dict[str, Any]:
+        """The options of the serving command."""
+        return {name: value for name, value in self.recipe.serve.flags.items() if value is not None}
+
+    def flag(self, name: str) -> str | None:
+        """An option's value as lower-case text; None when it is not given."""
+        value = self.flags.get(name)
+        return None if value is None else str(value).lower()
+
+    def number(self, name: str) -> float | None:
+        """An option's value as a number; None when it is not given or no number."""
+        try:
+            return float(self.flags[name])
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    @cached_property
+    def speculation(self) -> dict[str, Any]:
+        """The speculative configuration; empty without one."""
+        value = self.flags.get("speculative-config")
+        return dict(value) if isinstance(value, dict) else {}
+
+    @property
+    def dflash(self) -> bool:
+        return self.speculation.get("method") == "dflash"
+
+    @property
+    def fp4_moe(self) -> bool:
+        return self.model.moe and self.model.weights in ("nvfp4", "mxfp4")
+
+    def family(self, *names: str) -> bool:
+        """Whether the model is of one of these families."""
+        return self.model.family in names
+
+    def on(self, *tags: str) -> bool:
+        """Whether the base is NVIDIA's image of one of these tags, post releases included."""
+        return any(self.base.name == f"ngc-{tag}" or self.base.name.startswith(f"ngc-{tag}.post") for tag in tags)
+
+
+def at(flag: str, message: str) -> Problem:
+    """A problem with an option of the serving command."""
+    return Problem(message, ("serve", "flags", flag))
+
+
+Found = Iterator[Problem]

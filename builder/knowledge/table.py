@@ -1,0 +1,67 @@
+"""The option table of one vLLM version: which flags, variables and choices it has."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from builder.model.common import EnvName, Flag, Sha256, Strict, Version
+
+FOLDER = Path(__file__).parent / "vllm"
+
+FlagKind = Literal["value", "toggle", "switch"]
+"""value: takes one. toggle: also exists as --no-NAME. switch: does not."""
+
+
+class Table(Strict):
+    """One vLLM version, read from its source distribution.
+
+    flags: options of `vllm serve` without dashes. choices: what an option accepts, where that is a closed set; backend
+    names are matched without regard to case. json_keys: the keys of options that take JSON. libraries: what its CUDA
+    requirements pin. docker: the arguments that its Dockerfile builds the official image with. fp8_constants: the
+    module constants of w8a8_utils.py that hold the answer of a function.
+    """
+
+    vllm: Version
+    sdist: Sha256
+    flags: dict[Flag, FlagKind]
+    choices: dict[Flag, tuple[str, ...]]
+    json_keys: dict[Flag, tuple[str, ...]]
+    speculative_methods: tuple[str, ...]
+    env: tuple[EnvName, ...]
+    audio_extra: tuple[str, ...]
+    libraries: dict[str, str]
+    docker: dict[str, str]
+    fp8_constants: tuple[str, ...]
+
+    def has_flag(self, name: str) -> bool:
+        """Whether `--NAME` exists, a negated toggle included."""
+        return name in self.flags or (name.startswith("no-") and self.flags.get(name[3:]) == "toggle")
+
+    def accepts(self, flag: str, value: str) -> bool:
+        """Whether the option takes the value; true where its values are not a closed set."""
+        known = self.choices.get(flag)
+        if known is None:
+            return True
+        if flag.endswith("backend"):
+            wanted = value.lower().replace("-", "_")
+            return any(wanted == item.lower() for item in known)
+        return value in known
+
+
+def versions() -> tuple[str, ...]:
+    """The vLLM versions that have a table, oldest first."""
+    names = [path.stem for path in FOLDER.glob("*.yaml")]
+    return tuple(sorted(names, key=lambda name: [int(part) for part in name.split(".")]))
+
+
+@cache
+def load_table(version: str) -> Table | None:
+    """The table of a vLLM version; None where there is none. A local version (0.19.0+nv26.4) has its release's."""
+    from builder.model.yamlfile import load
+
+    release = re.fullmatch(r"(\d+\.\d+\.\d+)(\+.*)?", version)
+    path = FOLDER / f"{release[1]}.yaml" if release else None
+    return load(path, Table) if path is not None and path.is_file() else None

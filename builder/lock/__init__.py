@@ -1,0 +1,1 @@
+"""Reading, resolving, comparing and writing the lock."""

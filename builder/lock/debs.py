@@ -1,0 +1,120 @@
+"""Resolves a set of Debian packages with apt itself, in a folder of its own: the host's packages play no part."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import unquote
+
+from builder.errors import NetworkError, PinError, UsageError
+from builder.inputs.mirrors import deb822, redact
+from builder.model.lock import Deb, DebRequest
+
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+"""Where the package debian-archive-keyring (Debian, Ubuntu) puts the archive's keys."""
+
+_CONFIG = """\
+Dir::Etc "{folder}/etc";
+Dir::State "{folder}/state";
+Dir::State::status "{folder}/status";
+Dir::Cache "{folder}/cache";
+Dir::Log "{folder}/log";
+APT::Architecture "{architecture}";
+APT::Architectures {{ "{architecture}"; }};
+APT::Install-Recommends "false";
+APT::Install-Suggests "false";
+APT::Sandbox::User "root";
+APT::Get::AllowUnauthenticated "false";
+Acquire::Languages "none";
+Acquire::Retries "1";
+"""
+
+
+def resolve_debs(request: DebRequest, roots: Sequence[str], *, keyring: Path = KEYRING) -> tuple[Deb, ...]:
+    """What apt would install of `request` on an empty system, without recommended packages, sorted by name.
+
+    roots: addresses of archives, the first that answers is used. Raises UsageError without apt or keyring, PinError
+    when no root is known or apt cannot satisfy the request, NetworkError when no root answers.
+    """
+    what = f"{request.suite} {request.architecture}"
+    if not roots:
+        raise PinError(f"no mirror of the Debian archive is known for {what}", next="set BUILDER_DEB_MIRROR")
+    if not keyring.exists():
+        raise UsageError(f"{keyring} is missing", next="install the package debian-archive-keyring")
+    reasons = []
+    for root in roots:
+        with tempfile.TemporaryDirectory(prefix="builder-apt-") as name:
+            folder = Path(name)
+            _prepare(folder, request, root, keyring)
+            update = _apt(folder, "apt-get", "-qq", "-o", "APT::Update::Error-Mode=any", "update")
+            if update.returncode:
+                reasons.append(f"{redact(root)}: {_last_line(update.stderr)}")
+                continue
+            return _resolve(folder, request)
+    raise NetworkError(f"cannot read the package lists of {what}", cause="; ".join(reasons))
+
+
+def _prepare(folder: Path, request: DebRequest, root: str, keyring: Path) -> None:
+    for part in ("etc/apt.conf.d", "etc/preferences.d", "etc/trusted.gpg.d", "etc/sources.list.d", "log"):
+        (folder / part).mkdir(parents=True)
+    for part in ("state/lists/partial", "cache/archives/partial"):
+        (folder / part).mkdir(parents=True)
+    (folder / "status").touch()
+    (folder / "etc/sources.list").write_text(f"deb [signed-by={keyring}] {root} {request.suite} main\n")
+    (folder / "apt.conf").write_text(_CONFIG.format(folder=folder, architecture=request.architecture))
+
+
+def _resolve(folder: Path, request: DebRequest) -> tuple[Deb, ...]:
+    result = _apt(folder, "apt-get", "-qq", "-y", "--print-uris", "install", "--", *request.packages)
+    if result.returncode:
+        raise PinError(
+            f"apt cannot satisfy the request for {request.suite} {request.architecture}",
+            cause=_last_line(result.stderr),
+            next="correct the packages in recipes/locks/requests.yaml",
+        )
+    names = parse_uris(result.stdout)
+    shown = _apt(folder, "apt-cache", "show", "--no-all-versions", "--", *(f"{name}={ver}" for name, ver in names))
+    return debs_of(shown.stdout, names)
+
+
+def parse_uris(text: str) -> list[tuple[str, str]]:
+    """(package, version) of each line that `apt-get --print-uris` printed: `'URL' NAME_VERSION_ARCH.deb SIZE HASH`."""
+    files = re.findall(r"^'[^']+' (\S+)\.deb \d+", text, re.MULTILINE)
+    return [(parts[0], unquote(parts[1])) for parts in (file.split("_") for file in files)]
+
+
+def debs_of(stanzas: str, wanted: Sequence[tuple[str, str]]) -> tuple[Deb, ...]:
+    """Lock entries of the `wanted` (package, version) from `apt-cache show`, sorted. Raises PinError if one lacks."""
+    found = {(fields.get("Package", ""), fields.get("Version", "")): fields for fields in deb822(stanzas)}
+    if missing := [name for name, version in wanted if (name, version) not in found]:
+        raise PinError(f"apt does not describe {', '.join(missing)}", cause="the package lists are inconsistent")
+    return tuple(
+        Deb.model_validate(
+            {
+                "package": name,
+                "version": version,
+                "architecture": found[name, version]["Architecture"],
+                "path": found[name, version]["Filename"],
+                "sha256": found[name, version]["SHA256"],
+                "size": int(found[name, version]["Size"]),
+            }
+        )
+        for name, version in sorted(wanted)
+    )
+
+
+def _apt(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "APT_CONFIG": str(folder / "apt.conf"), "LC_ALL": "C"}
+    try:
+        return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise UsageError(f"{command[0]} is missing", next="lock Debian packages on Debian or Ubuntu") from None
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.startswith("E:")] or text.splitlines()
+    return re.sub(r"//[^/\s@]+@", "//", lines[0]) if lines else "no message"

@@ -1,0 +1,123 @@
+"""Resolves lock sections anew and tells what changed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from builder.errors import InvalidError, PinError, UsageError
+from builder.inputs import hosts
+from builder.lock.check import REQUESTS, requested, stale
+from builder.lock.debs import resolve_debs
+from builder.lock.load import load_requests, load_section
+from builder.lock.wheels import resolve_wheels
+from builder.lock.write import write_section
+from builder.model.lock import DebLock, DebRequest, LockRequests, LockSection, Wheel, WheelLock, WheelRequest
+
+Request = DebRequest | WheelRequest
+
+
+@dataclass(frozen=True)
+class Change:
+    """One package of a section: its version before (None: was not there) and after (None: is no longer there).
+
+    With equal versions the file itself changed.
+    """
+
+    section: str
+    package: str
+    old: str | None
+    new: str | None
+
+
+def resolve(name: str, request: Request, locks: Path) -> LockSection:
+    """The section that `request` resolves to today, from the network; nothing is written."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if isinstance(request, DebRequest):
+        return DebLock(name=name, locked=now, request=request, packages=resolve_debs(request, hosts.deb_roots()))
+    present: list[Wheel] = []
+    for other in request.without:
+        section = load_section(locks / f"{other}.json")
+        if not isinstance(section, WheelLock):
+            raise InvalidError(f"{other} holds no wheels", where=str(locks / f"{name}.json"))
+        present += section.wheels
+    wheels = resolve_wheels(request, present, hosts.wheel_indexes()[0])
+    return WheelLock(name=name, locked=now, request=request, wheels=wheels)
+
+
+def update(
+    locks: Path,
+    names: Sequence[str] = (),
+    *,
+    fresh_too: bool = True,
+    resolver: Callable[[str, Request, Path], LockSection] = resolve,
+    started: Callable[[str], None] = lambda name: None,
+) -> list[Change]:
+    """Resolve the sections `names` (all when empty) and write those that changed; returns the changes, old to new.
+
+    fresh_too: also sections that are already locked from the same request. A section that another one leaves out of
+    itself (`without`) takes that other one along. A section whose packages stay the same keeps its `locked` time.
+    Raises UsageError for an unknown name, and what resolving raises.
+    """
+    requests = load_requests(locks / REQUESTS)
+    changes: list[Change] = []
+    for name in select(requests, names):
+        request = requested(requests)[name]
+        old = _existing(locks / f"{name}.json")
+        bases_changed = {change.section for change in changes} & set(getattr(request, "without", ()))
+        if old is not None and stale(old, request) is None and not (fresh_too or bases_changed):
+            continue
+        started(name)
+        new = resolver(name, request, locks)
+        found = _changes(old, new)
+        if old is not None and not found:
+            new = new.model_copy(update={"locked": old.locked})
+        if old != new:
+            write_section(locks / f"{name}.json", new)
+        changes += found
+    return changes
+
+
+def select(requests: LockRequests, names: Sequence[str]) -> list[str]:
+    """The sections to resolve, in an order in which each finds what it builds upon. Raises UsageError."""
+    everything = requested(requests)
+    for name in names:
+        if name == "sources":
+            raise UsageError("sources are pinned by hand", next="edit recipes/locks/sources.json")
+        if name not in everything:
+            close = difflib.get_close_matches(name, everything, n=3, cutoff=0.5)
+            hint = f"did you mean {' or '.join(close)}?" if close else ""
+            raise UsageError(f"there is no lock section {name!r} in {REQUESTS}", cause=hint)
+    wanted = set(names) or set(everything)
+    wanted |= {name for name, request in requests.wheels.items() if wanted & set(request.without)}
+    return [name for name in everything if name in wanted]
+
+
+def _existing(path: Path) -> LockSection | None:
+    try:
+        return load_section(path) if path.exists() else None
+    except InvalidError:
+        return None
+
+
+def _changes(old: LockSection | None, new: LockSection) -> list[Change]:
+    before, after = _entries(old), _entries(new)
+    rows = []
+    for package in sorted(before.keys() | after.keys()):
+        if before.get(package) != after.get(package):
+            was, now = before.get(package, (None, ""))[0], after.get(package, (None, ""))[0]
+            rows.append(Change(new.name, package, was, now))
+    return rows
+
+
+def _entries(section: LockSection | None) -> dict[str, tuple[str | None, str]]:
+    if isinstance(section, DebLock):
+        return {deb.package: (deb.version, deb.sha256) for deb in section.packages}
+    if isinstance(section, WheelLock):
+        return {wheel.name: (wheel.version, wheel.sha256) for wheel in section.wheels}
+    if section is not None:
+        raise PinError(f"{section.name} is not resolved, but pinned by hand")
+    return {}

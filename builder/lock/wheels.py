@@ -1,0 +1,165 @@
+"""Resolves a set of wheels with uv, and picks of each version the one file that fits the target best."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from packaging.requirements import Requirement
+from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from builder.errors import InvalidError, NetworkError, PinError, UsageError
+from builder.inputs.mirrors import redact
+from builder.model.lock import Wheel, WheelRequest
+
+if TYPE_CHECKING:
+    from pypi_simple import DistributionPackage, PyPISimple
+
+_OLDEST_GLIBC = {"aarch64": 17, "x86_64": 5}
+_LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+
+
+def resolve_wheels(request: WheelRequest, present: Sequence[Wheel], index: str) -> tuple[Wheel, ...]:
+    """The wheels that `request` resolves to today, sorted by name.
+
+    present: wheels that the target already holds; they bind the resolution and are left out of the result. index: the
+    address of the package index. Raises UsageError without uv, PinError when it cannot be resolved, NetworkError.
+    """
+    bound = [f"{wheel.name}=={wheel.version}" for wheel in present]
+    pinned = _uv_compile(request, [*request.constraints, *bound], index)
+    held = {wheel.name for wheel in present}
+    wanted = [(name, version) for name, version in pinned if name not in held]
+    return _files(wanted, target_tags(request.python, request.platform), index)
+
+
+def _uv_compile(request: WheelRequest, constraints: Sequence[str], index: str) -> list[tuple[str, Version]]:
+    with tempfile.TemporaryDirectory(prefix="builder-uv-") as folder:
+        Path(folder, "requirements.in").write_text("\n".join(request.requirements) + "\n")
+        Path(folder, "constraints.txt").write_text("\n".join(constraints) + "\n")
+        command = [uv_program(), "pip", "compile", "requirements.in", "--constraints", "constraints.txt"]
+        command += ["--python-version", request.python, "--python-platform", request.platform]
+        command += ["--only-binary", ":all:", "--no-header", "--no-annotate", "--no-config", "--quiet"]
+        # The running interpreter will do: without this, uv downloads one of the target's version.
+        command += ["--python", sys.executable, "--no-python-downloads"]
+        command += [] if request.dependencies else ["--no-deps"]
+        # The index goes through the environment: its address may hold a password, and a command line can be seen.
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("UV_") or k in _UV_KEPT}
+        result = subprocess.run(
+            command,
+            cwd=folder,
+            env={**kept, "UV_DEFAULT_INDEX": index, "NO_COLOR": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if result.returncode:
+        raise PinError(
+            f"uv cannot resolve {', '.join(request.requirements)} for Python {request.python} on {request.platform}",
+            cause=re.sub(r"//[^/\s@]+@", "//", " ".join(result.stderr.split())),
+            next="correct the requirements or constraints in recipes/locks/requests.yaml",
+        )
+    return list(parse_pins(result.stdout))
+
+
+_UV_KEPT = ("UV_CACHE_DIR", "UV_HTTP_TIMEOUT", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_CONCURRENT_DOWNLOADS")
+
+
+def parse_pins(text: str) -> Iterator[tuple[str, Version]]:
+    """(normalised name, version) of each `name==version` line of a requirements file."""
+    for line in text.splitlines():
+        if line.strip() and not line.startswith(("#", "-")):
+            requirement = Requirement(line)
+            (specifier,) = requirement.specifier
+            yield canonicalize_name(requirement.name), Version(specifier.version)
+
+
+def uv_program() -> str:
+    """Where uv is: beside the interpreter, else on PATH. Raises UsageError."""
+    beside = Path(sys.executable).with_name("uv")
+    found = str(beside) if beside.exists() else shutil.which("uv")
+    if not found:
+        raise UsageError("uv is missing; it resolves wheels", next="pip install uv")
+    return found
+
+
+def target_tags(python: str, platform: str) -> list[Tag]:
+    """The wheel tags that CPython `python` ("3.13") supports on `platform` ("aarch64-manylinux_2_39"), best first."""
+    match = re.fullmatch(r"(aarch64|x86_64)-manylinux_2_(\d+)", platform)
+    if not match:
+        raise InvalidError(f"{platform} is not a platform that wheels can be locked for", next="aarch64-manylinux_2_39")
+    machine, newest = match[1], int(match[2])
+    platforms = []
+    for minor in range(newest, _OLDEST_GLIBC[machine] - 1, -1):
+        platforms.append(f"manylinux_2_{minor}_{machine}")
+        if minor in _LEGACY:
+            platforms.append(f"{_LEGACY[minor]}_{machine}")
+    platforms.append(f"linux_{machine}")
+    version = tuple(int(part) for part in python.split("."))
+    interpreter = f"cp{version[0]}{version[1]}"
+    return [
+        *cpython_tags(version, abis=[interpreter], platforms=platforms),
+        *compatible_tags(version, interpreter=interpreter, platforms=platforms),
+    ]
+
+
+def best_wheel(files: Iterable[str], version: Version, tags: Sequence[Tag]) -> str | None:
+    """The file name among `files` that is a wheel of `version` and fits best, as pip ranks them; None if none fits."""
+    rank = {tag: place for place, tag in enumerate(tags)}
+    best: tuple[int, Any, str] | None = None
+    for file in files:
+        try:
+            _, found, build, supported = parse_wheel_filename(file)
+        except InvalidWheelFilename:
+            continue
+        places = [rank[tag] for tag in supported if tag in rank]
+        if found != version or not places:
+            continue
+        candidate = (-min(places), build, file)
+        if best is None or candidate > best:
+            best = candidate
+    return best[2] if best else None
+
+
+def _files(wanted: Sequence[tuple[str, Version]], tags: Sequence[Tag], index: str) -> tuple[Wheel, ...]:
+    import requests
+    from pypi_simple import PyPISimple
+
+    try:
+        with PyPISimple(index) as client, ThreadPoolExecutor(8) as pool:
+            return tuple(pool.map(lambda pin: _wheel(client, pin[0], pin[1], tags), sorted(wanted)))
+    except requests.RequestException as error:
+        raise NetworkError(f"cannot read the package index: {type(error).__name__}", where=redact(index)) from error
+
+
+def _wheel(client: PyPISimple, name: str, version: Version, tags: Sequence[Tag]) -> Wheel:
+    page = client.get_project_page(name)
+    files = {package.filename: package for package in page.packages if not package.is_yanked}
+    file = best_wheel(files, version, tags)
+    if file is None:
+        raise PinError(f"{name} {version} has no wheel for the target", next="constrain it to a version that has one")
+    package = files[file]
+    sha256 = (package.digests or {}).get("sha256")
+    if not sha256:
+        raise PinError(f"the package index gives no sha256 for {file}", next="use an index that does")
+    size = package.size if package.size is not None else _size(client, package)
+    return Wheel(name=name, version=str(version), file=file, sha256=sha256, size=size)
+
+
+def _size(client: PyPISimple, package: DistributionPackage) -> int:
+    """Bytes of a file, from the head of its response: older indexes do not list sizes."""
+    answer = client.s.head(package.url, allow_redirects=True, headers={"Accept-Encoding": "identity"}, timeout=30)
+    answer.raise_for_status()
+    try:
+        return int(answer.headers["Content-Length"])
+    except (KeyError, ValueError):
+        raise NetworkError(f"the package index tells no size for {package.filename}") from None

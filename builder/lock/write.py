@@ -1,0 +1,47 @@
+"""Writes lock sections: one entry per line, so that a change of one package is a change of one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from builder.model.lock import LockSection
+
+
+def section_text(section: LockSection) -> str:
+    """The file of a section: JSON with stable order, entries of its lists on one line each."""
+    data = section.model_dump(mode="json")
+    lines = [f" {json.dumps(key)}: {_value(value, 1)}" for key, value in data.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _value(value: Any, depth: int) -> str:
+    """JSON: the section's lists and its request are spread over lines, everything below stays on one."""
+    indent = " " * (depth + 1)
+    if isinstance(value, list) and value:
+        return "[\n" + ",\n".join(indent + _line(item) for item in value) + "\n" + " " * depth + "]"
+    if isinstance(value, dict) and depth == 1:
+        lines = [f"{indent}{json.dumps(key)}: {_value(item, 2)}" for key, item in value.items()]
+        return "{\n" + ",\n".join(lines) + "\n" + " " * depth + "}"
+    return _line(value)
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True)
+
+
+def write_section(path: Path, section: LockSection) -> None:
+    """Write a section, atomically: readers see the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii", newline="\n") as file:
+            file.write(section_text(section))
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

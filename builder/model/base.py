@@ -1,0 +1,71 @@
+"""Bases: the pinned images below our layers, and the hermetic one that is made here."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from builder.model.check import Check
+from builder.model.common import Digest, EnvName, ImagePath, Line, Name, Strict, Version
+from builder.model.recipe import LayerUse
+
+Family = Literal["ngc", "vllm-openai", "hermetic", "community"]
+
+
+class Pin(Strict):
+    """The digests of a registry image. `manifest` is the linux/arm64 one; without it the base is unpinned."""
+
+    image: Annotated[str, Field(pattern=r"^[a-z0-9.:-]+/[a-z0-9._/-]+:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")]
+    """registry/repository:tag, registry always written out."""
+    index: Digest | None = None
+    manifest: Digest | None = None
+    confidence: Literal["high", "medium", "low", "none"] = "none"
+    evidence: tuple[Line, ...] = ()
+
+
+class Base(Strict):
+    """A base and what layers need to know about it.
+
+    site: where the image's Python finds distributions. nccl: how its torch finds libnccl (`wheel`: DT_RPATH to the
+    NCCL wheel; `system`: the loader's search path). entrypoint: `vllm-serve` when the image's ENTRYPOINT already is
+    `vllm serve`, `pass-through` when the command must say it, `environment` when its entrypoint builds the command from
+    variables. A fact that is not known is left out.
+    """
+
+    name: Name
+    family: Family
+    title: Line
+    vllm: Version | None = None
+    python: Annotated[str, Field(pattern=r"^3\.\d+$")] | None = None
+    site: ImagePath | None = None
+    nccl: Literal["wheel", "system"] | None = None
+    triton: Version | None = None
+    torch: Version | None = None
+    cuda: Version | None = None
+    glibc: Version | None = None
+    driver: Line | None = None
+    entrypoint: Literal["vllm-serve", "pass-through", "environment"]
+    pin: Pin | None = None
+    aliases: tuple[Name, ...] = ()
+    layers: tuple[LayerUse, ...] = ()
+    """hermetic only: the layers the base itself is made of, the root first."""
+    env: dict[EnvName, Line] = {}
+    path: tuple[ImagePath, ...] = ()
+    """hermetic only: the image's PATH."""
+    checks: tuple[Check, ...] = ()
+    notes: tuple[Line, ...] = ()
+
+    @model_validator(mode="after")
+    def _family_fits(self) -> Base:
+        if self.family == "hermetic":
+            if self.pin is not None:
+                raise ValueError("a hermetic base has no registry pin")
+            if not self.layers:
+                raise ValueError("a hermetic base needs layers")
+        else:
+            if self.pin is None:
+                raise ValueError(f"a base of family {self.family} needs a pin")
+            if self.layers or self.path or self.env:
+                raise ValueError("only a hermetic base has layers, path or env of its own")
+        return self

@@ -1,0 +1,55 @@
+"""Field types that all models share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, FiniteFloat, StringConstraints
+
+
+class Strict(BaseModel):
+    """A frozen value that refuses unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _no_control_characters(text: str) -> str:
+    if any(ord(character) < 0x20 or ord(character) == 0x7F for character in text):
+        raise ValueError("must be one line without control characters")
+    return text
+
+
+def _stays(path: str) -> str:
+    if path.startswith("/") or any(part in ("", ".", "..") for part in path.split("/")):
+        raise ValueError("must be a relative path without empty, '.' or '..' parts")
+    return path
+
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+"""A recipe, base, layer, parameter set or lock section: what may stand in a file name, a tag and a Dockerfile stage."""
+
+ParameterName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
+Flag = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
+"""A command-line option of vLLM without its leading dashes."""
+
+LabelName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]{0,127}$")]
+Line = Annotated[str, StringConstraints(max_length=4096), AfterValidator(_no_control_characters)]
+"""Text of one line: the only kind of text that may reach an image's configuration."""
+
+Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
+Version = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+~:_-]{0,127}$")]
+FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+~%_-]{0,254}$")]
+ImagePath = Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f\x7f]*$", max_length=4096)]
+RelativePath = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=4096),
+    AfterValidator(_no_control_characters),
+    AfterValidator(_stays),
+]
+Timestamp = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+"""UTC, seconds, RFC 3339."""
+
+Scalar = bool | int | FiniteFloat | Line

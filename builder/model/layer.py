@@ -1,0 +1,180 @@
+"""Layers: what `dockerfiles/layers/NAME/layer.yaml` says."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from builder.model.base import Family
+from builder.model.check import Check as Check  # noqa: PLC0414 (a public name of this module)
+from builder.model.common import EnvName, LabelName, Line, Name, ParameterName, RelativePath, Scalar, Strict
+
+Template = Line
+"""Text with `{{ ... }}` expressions over `base`, `params` and `recipe`; rendered strictly."""
+
+Condition = Line
+"""A Jinja expression over the same names; `version()` makes versions comparable."""
+
+_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+class Parameter(Strict):
+    """One parameter of a layer. `pattern` must match the whole of a text value."""
+
+    type: Literal["text", "flag", "integer", "list"]
+    default: Scalar | tuple[Line, ...] | None = None
+    choices: tuple[Scalar, ...] = ()
+    pattern: Line | None = None
+    help: Line
+
+    @model_validator(mode="after")
+    def _text_is_bounded(self) -> Parameter:
+        if self.type in ("text", "list") and not self.choices and self.pattern is None:
+            raise ValueError("a text parameter needs choices or a pattern: its values reach Dockerfiles")
+        if self.pattern is not None:
+            try:
+                re.compile(self.pattern)
+            except (re.error, RecursionError, OverflowError) as error:
+                raise ValueError(f"pattern is not a regular expression: {error}") from None
+        if self.default is not None:
+            try:
+                self.value(self.default)
+            except ValueError as error:
+                raise ValueError(f"default: {error}") from None
+        return self
+
+    def value(self, given: object) -> bool | int | str | tuple[str, ...]:
+        """The value that `given` means: text of a command line, or what a YAML file holds. Raises ValueError."""
+        if self.type == "flag":
+            word = _WORDS.get(str(given).lower())
+            if word is None:
+                raise ValueError("say true or false")
+            return word
+        if self.type == "integer":
+            if isinstance(given, bool) or not re.fullmatch(r"[+-]?[0-9]{1,18}", str(given)):
+                raise ValueError("must be a whole number")
+            self._check(str(int(str(given))))
+            return int(str(given))
+        if self.type == "list":
+            if isinstance(given, str):
+                given = [item.strip() for item in given.split(",")] if given.strip() else []
+            if not isinstance(given, list | tuple):
+                raise ValueError("must be a list")
+            return tuple(self._check(item) for item in given)
+        return self._check(given)
+
+    def _check(self, text: object) -> str:
+        if not isinstance(text, str):
+            raise ValueError("must be text: put it in quotes")
+        if self.choices and text not in map(str, self.choices):
+            raise ValueError(f"choose one of {', '.join(map(str, self.choices))}")
+        if self.pattern is not None and not re.fullmatch(self.pattern, text):
+            raise ValueError(f"must match {self.pattern}")
+        return text
+
+
+class Environment(Strict):
+    """A variable that the layer sets; `prepend` puts the value before what the image has, joined by a colon."""
+
+    name: EnvName
+    value: Template
+    mode: Literal["set", "prepend"] = "set"
+    when: Condition | None = None
+    why: Line | None = None
+
+
+class Label(Strict):
+    """An image label that the layer sets."""
+
+    name: LabelName
+    value: Template
+    when: Condition | None = None
+
+
+class WheelGroup(Strict):
+    """Which wheels of a lock section go into the layer, and where.
+
+    only: an expression for the names of the distributions; where it gives none, all that no other use of the layer
+    takes; without it, the whole section. strip: unpack only what lies under this path of the wheels, into `into`,
+    without metadata (how the CUDA compiler wheels become CUDA_HOME); else they are installed as distributions into
+    the base's site directory.
+    """
+
+    lock: Template
+    only: Condition | None = None
+    when: Condition | None = None
+    strip: RelativePath | None = None
+    into: Template | None = None
+
+
+class Inputs(Strict):
+    """Locked inputs. debs: a section that becomes a whole root. sources: NAME/VERSION. toolchain: the compile root."""
+
+    debs: Template | None = None
+    wheels: tuple[WheelGroup, ...] = ()
+    sources: tuple[Template, ...] = ()
+    toolchain: bool = False
+
+
+class PlacedFile(Strict):
+    """A file (`content` or `source`, a file in the layer's folder), a symlink (`link`) or a directory to put in."""
+
+    path: Template
+    link: Template | None = None
+    content: str | None = None
+    source: RelativePath | None = None
+    directory: bool = False
+    mode: Annotated[str, Field(pattern=r"^0[0-7]{3,4}$")] | None = None
+    when: Condition | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> PlacedFile:
+        if sum((self.link is not None, self.content is not None, self.source is not None, self.directory)) != 1:
+            raise ValueError("needs exactly one of link, content, source, directory")
+        return self
+
+
+class Requirement(Strict):
+    """A condition on the base or parameters without which the layer does not apply, and what to tell the user."""
+
+    when: Condition
+    why: Line
+
+
+class Layer(Strict):
+    """A layer definition.
+
+    producer: `files` is unpacked in this process, `dockerfile` runs commands in an engine, `config` adds no file.
+    replaces: files of the base that this layer's files may cover. reads_base: its steps read the base's files.
+    """
+
+    name: Name
+    title: Line
+    producer: Literal["files", "dockerfile", "config"]
+    root: bool = False
+    families: tuple[Family, ...] = ("ngc", "vllm-openai", "hermetic")
+    needs: tuple[Requirement, ...] = ()
+    parameters: dict[ParameterName, Parameter] = {}
+    inputs: Inputs = Inputs()
+    files: tuple[PlacedFile, ...] = ()
+    replaces: tuple[Template, ...] = ()
+    reads_base: bool = False
+    env: tuple[Environment, ...] = ()
+    labels: tuple[Label, ...] = ()
+    checks: tuple[Check, ...] = ()
+    notes: tuple[Line, ...] = ()
+
+    @model_validator(mode="after")
+    def _producer_fits(self) -> Layer:
+        has_content = bool(self.files or self.inputs.debs or self.inputs.wheels)
+        if self.producer == "config" and (has_content or self.inputs.sources or self.inputs.toolchain):
+            raise ValueError("a config layer adds no file")
+        if self.producer == "files" and (self.inputs.sources or self.inputs.toolchain):
+            raise ValueError("only a dockerfile layer can use sources or the toolchain")
+        if self.producer == "files" and not has_content:
+            raise ValueError("a files layer needs debs, wheels or files")
+        if self.root and self.inputs.debs is None:
+            raise ValueError("a root layer is made of Debian packages")
+        return self

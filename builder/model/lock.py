@@ -1,0 +1,115 @@
+"""The lock: every byte that a build may read, by hash. No host names: paths, versions, hashes and sizes only."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from builder.model.common import Commit, FileName, Name, RelativePath, Sha256, Strict, Timestamp, Version
+
+Size = Annotated[int, Field(ge=0)]
+Architecture = Literal["amd64", "arm64"]
+
+
+class Deb(Strict):
+    """One Debian binary package. `path` is relative to the archive's root, as `Filename:` in its package index."""
+
+    package: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.+-]+$")]
+    version: Version
+    architecture: Literal["amd64", "arm64", "all"]
+    path: RelativePath
+    sha256: Sha256
+    size: Size
+
+
+class DebRequest(Strict):
+    """What a section of Debian packages was resolved from: its freshness is decided by comparing this."""
+
+    suite: Name
+    architecture: Architecture
+    packages: tuple[str, ...]
+    """apt package names or patterns, as given to `apt-get install`."""
+
+
+class DebLock(Strict):
+    """A locked, dependency-complete set of Debian packages, in the order in which they are unpacked."""
+
+    kind: Literal["debs"] = "debs"
+    name: Name
+    locked: Timestamp
+    request: DebRequest
+    packages: tuple[Deb, ...]
+
+
+class Wheel(Strict):
+    """One wheel: exactly this file."""
+
+    name: Name
+    version: Version
+    file: FileName
+    sha256: Sha256
+    size: Size
+
+
+class WheelRequest(Strict):
+    """What a section of wheels was resolved from."""
+
+    requirements: tuple[str, ...]
+    constraints: tuple[str, ...] = ()
+    without: tuple[Name, ...] = ()
+    """Sections whose distributions the target already holds: they are constraints and are left out of the result."""
+    python: Annotated[str, Field(pattern=r"^3\.\d+$")]
+    platform: Name
+    """As `uv pip compile --python-platform` spells it, e.g. aarch64-manylinux_2_39."""
+    dependencies: bool = True
+
+
+class WheelLock(Strict):
+    """A locked set of wheels for one interpreter and platform."""
+
+    kind: Literal["wheels"] = "wheels"
+    name: Name
+    locked: Timestamp
+    request: WheelRequest
+    wheels: tuple[Wheel, ...]
+
+
+class Mirror(Strict):
+    """Where a source archive can be had; every mirror of a source serves the same bytes."""
+
+    kind: Literal["debian", "github"]
+    path: RelativePath
+    """debian: path in the archive. github: OWNER/REPO/archive/refs/tags/TAG.tar.gz"""
+
+
+class Source(Strict):
+    """A source archive and the git objects it was made from."""
+
+    name: Name
+    version: Version
+    file: FileName
+    sha256: Sha256
+    size: Size
+    commit: Commit
+    tree: Commit
+    mirrors: Annotated[tuple[Mirror, ...], Field(min_length=1)]
+
+
+class SourceLock(Strict):
+    """All source archives."""
+
+    kind: Literal["sources"] = "sources"
+    name: Name
+    locked: Timestamp
+    sources: tuple[Source, ...]
+
+
+LockSection = DebLock | WheelLock | SourceLock
+
+
+class LockRequests(Strict):
+    """What every resolved section is resolved from (`recipes/locks/requests.yaml`); the sources are pinned by hand."""
+
+    debs: dict[Name, DebRequest] = {}
+    wheels: dict[Name, WheelRequest] = {}

@@ -1,0 +1,147 @@
+"""Recipes: one image for one model family, and the profiles it can be served with."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from builder.model.check import Check
+from builder.model.common import EnvName, Flag, ImagePath, Line, Name, ParameterName, Scalar, Strict
+
+
+class LayerUse(Strict):
+    """A layer in a recipe or base. Written as a plain name, or as `name: {parameter: value}`."""
+
+    layer: Name
+    set: dict[ParameterName, Scalar | tuple[Line, ...]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_forms(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"layer": value}
+        if isinstance(value, dict) and len(value) == 1 and not set(value) & {"layer"}:
+            ((name, parameters),) = value.items()
+            return {"layer": name, "set": parameters if parameters is not None else {}}
+        return value
+
+
+ModelId = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$")]
+RuleId = Annotated[str, Field(pattern=r"^GB10-\d{3}$")]
+Reason = Annotated[Line, Field(min_length=10)]
+
+
+class Model(Strict):
+    """The model an image serves.
+
+    family: what rules about one model ask for. weights: the number format of the weights. checkpoint: what made it:
+    ModelOpt, compressed-tensors (llm-compressor), or the model's makers. hybrid: layers beside attention. tools: the
+    recipe promises tool calls. mixed_precision: FP8 and NVFP4 in one checkpoint. memory_gb: of weights on one node,
+    where a document says it.
+    """
+
+    id: ModelId
+    family: Name | None = None
+    parameters: Line | None = None
+    quantization: Line | None = None
+    weights: Literal["nvfp4", "mxfp4", "fp8", "int4", "bf16"] | None = None
+    checkpoint: Literal["modelopt", "compressed-tensors", "native"] | None = None
+    moe: bool = False
+    hybrid: Literal["mamba", "gated-delta"] | None = None
+    reasoning: bool = False
+    tools: bool = False
+    modalities: tuple[Line, ...] = ()
+    mixed_precision: bool = False
+    memory_gb: float | None = None
+    gated: bool = False
+
+
+FlagValue = Scalar | None | dict[str, Any] | tuple[Scalar, ...]
+
+
+class Serve(Strict):
+    """The serving command: `vllm serve MODEL` and its options in order. Without `model`, the model's own name.
+
+    A value true is a switch, a mapping is passed as JSON, a list repeats as further words of the one option, null
+    leaves the option out (in a profile or variant: takes it away).
+    """
+
+    model: Line | None = None
+    flags: dict[Flag, FlagValue] = {}
+
+
+class Volume(Strict):
+    """A directory of the host in the container."""
+
+    host: Line
+    container: ImagePath
+    read_only: bool = False
+
+
+class Run(Strict):
+    """What `docker run` needs besides the image. `secrets` are names of variables, never values.
+
+    network: two nodes always have the host's. memlock: no limit on locked memory, as RDMA asks for. downloads: model
+    or file of a model that has to be there besides the model itself, as ID or ID:FILE.
+    """
+
+    port: Annotated[int, Field(ge=1, le=65535)] = 8000
+    shm_size: Annotated[str, Field(pattern=r"^\d+[mg]$")] | None = None
+    env: dict[EnvName, Line] = {}
+    secrets: tuple[EnvName, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    network: Literal["bridge", "host"] = "bridge"
+    memlock: bool = False
+    downloads: tuple[Line, ...] = ()
+
+
+class Speed(Strict):
+    """A decode rate that the reference measured, in tokens per second on one Spark."""
+
+    tokens_per_second: Line
+    source: Line
+
+
+class Profile(Strict):
+    """Another way to serve the same model: what it changes of the recipe, merged as `extends` merges."""
+
+    title: Line
+    base: Name | None = None
+    compatible: tuple[Name, ...] | None = None
+    layers: tuple[LayerUse, ...] | None = None
+    env: dict[EnvName, Line | None] = {}
+    serve: Serve = Serve()
+    run: Run = Run()
+    model: dict[str, Any] = {}
+    nodes: Literal[1, 2] | None = None
+    rules: dict[RuleId, Reason | None] = {}
+    speed: Speed | None = None
+    notes: tuple[Line, ...] = ()
+
+
+class Recipe(Strict):
+    """One image: a base, an ordered list of layers, the serving command.
+
+    extends: another recipe that this one is a variant of; what stands here is merged over it. rules: rules of the
+    hardware that this recipe breaks on purpose, each with the reason.
+    """
+
+    name: Name
+    title: Line
+    extends: Name | None = None
+    model: Model
+    base: Name
+    compatible: tuple[Name, ...] = ()
+    """Other bases it can be built on, by name, alias or family."""
+    layers: tuple[LayerUse, ...] = ()
+    env: dict[EnvName, Line] = {}
+    serve: Serve
+    run: Run = Run()
+    nodes: Literal[1, 2] = 1
+    profiles: dict[Name, Profile] = {}
+    rules: dict[RuleId, Reason] = {}
+    speed: Speed | None = None
+    checks: tuple[Check, ...] = ()
+    notes: tuple[Line, ...] = ()
+    sources: tuple[Line, ...] = ()

@@ -1,0 +1,89 @@
+"""JSON schemas of the YAML and JSON files, for editors and other tools: `python -m builder.model.schema` writes them.
+
+What the models check beyond a schema (references between keys, control characters) is found when a file is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+
+from builder.model.base import Base
+from builder.model.layer import Layer
+from builder.model.lock import LockRequests, LockSection
+from builder.model.recipe import Profile, Recipe
+
+FOLDER = Path(__file__).resolve().parents[1] / "schemas"
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """All schemas by file name without its suffix."""
+    models: dict[str, type[BaseModel]] = {"recipe": Recipe, "base": Base, "layer": Layer, "requests": LockRequests}
+    models["profile"] = Profile
+    made = {name: _finished(model.model_json_schema()) for name, model in models.items()}
+    # A variant need not say again what it takes from the recipe it extends.
+    required = made["recipe"].pop("required")
+    for key in ("env", "rules", "profiles"):
+        patterns = made["recipe"]["properties"][key]["patternProperties"]
+        patterns |= {pattern: {"anyOf": [value, {"type": "null"}]} for pattern, value in patterns.items()}
+    made["recipe"]["anyOf"] = [{"required": ["name", "title", "extends"]}, {"required": required}]
+    # Keys that start with x- hold what other keys refer to by YAML anchors.
+    made["requests"]["patternProperties"] = {"^x-": {}}
+    section: TypeAdapter[LockSection] = TypeAdapter(LockSection)
+    made["lock"] = {"title": "LockSection", **_finished(section.json_schema())}
+    return made
+
+
+def text(schema: dict[str, Any]) -> str:
+    """A schema as its file holds it."""
+    return json.dumps(schema, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def write(folder: Path = FOLDER) -> None:
+    """Write every schema into `folder`."""
+    folder.mkdir(exist_ok=True)
+    for name, schema in schemas().items():
+        (folder / f"{name}.json").write_text(text(schema), "utf-8")
+
+
+def _finished(schema: dict[str, Any]) -> dict[str, Any]:
+    if use := schema.get("$defs", {}).get("LayerUse"):
+        schema["$defs"]["LayerUse"] = _with_short_forms(use)
+    return {"$schema": _DIALECT, **_normal(schema)}
+
+
+def _normal(node: Any) -> Any:
+    """The same schema from every version of pydantic; a mapping whose keys have a pattern has no others."""
+    if isinstance(node, list):
+        return [_normal(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    normal = {key: _normal(value) for key, value in node.items()}
+    if isinstance(normal.get("patternProperties"), dict):
+        normal.setdefault("additionalProperties", False)
+    if "const" in normal:
+        normal.pop("enum", None)
+    return normal
+
+
+def _with_short_forms(use: dict[str, Any]) -> dict[str, Any]:
+    """A use of a layer is its name alone, its name with parameters, or the long form that the model has."""
+    name, parameters = use["properties"]["layer"], use["properties"]["set"]
+    named = {
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": 1,
+        "properties": {"layer": False},
+        "patternProperties": {name["pattern"]: {"anyOf": [parameters, {"type": "null"}]}},
+    }
+    return {"title": use["title"], "description": use["description"], "anyOf": [name, named, use]}
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)

@@ -1,0 +1,219 @@
+"""YAML files to models, with errors that name the file, the line and the closest known key."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar, cast
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from builder.errors import InvalidError
+
+M = TypeVar("M", bound=BaseModel)
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LIMIT = 1 << 20
+_DEPTH = 50
+_NODES = 100_000
+_NOT_PLAIN = {f"tag:yaml.org,2002:{name}" for name in ("binary", "omap", "pairs", "set", "timestamp")}
+
+
+class _Strict(_Loader):  # type: ignore[misc]
+    """The safe loader, giving only what JSON can hold, and refusing a key that stands twice in one mapping: YAML would
+    silently keep the last. An unquoted date is text."""
+
+    yaml_constructors: ClassVar[Any] = {k: v for k, v in _Loader.yaml_constructors.items() if k not in _NOT_PLAIN}
+    yaml_implicit_resolvers: ClassVar[Any] = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag not in _NOT_PLAIN]
+        for first, resolvers in _Loader.yaml_implicit_resolvers.items()
+    }
+
+
+def _mapping(loader: Any, node: Any) -> dict[Any, Any]:
+    written: set[Any] = set()
+    for key_node, _ in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            continue
+        key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, str | int | float | bool | None):
+            raise yaml.constructor.ConstructorError(None, None, "a key must be plain text", key_node.start_mark)
+        if key in written:
+            raise yaml.constructor.ConstructorError(None, None, f"{key!r} stands here twice", key_node.start_mark)
+        written.add(key)
+    loader.flatten_mapping(node)
+    made: dict[Any, Any] = {}
+    for key_node, value_node in node.value:
+        # Merged keys come first, so that those written here win.
+        made[loader.construct_object(key_node, deep=True)] = loader.construct_object(value_node, deep=True)
+    return made
+
+
+def _float(loader: Any, node: Any) -> float:
+    value = float(loader.construct_yaml_float(node))
+    if not math.isfinite(value):
+        raise yaml.constructor.ConstructorError(None, None, "a number must be finite", node.start_mark)
+    return value
+
+
+_Strict.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+_Strict.add_constructor("tag:yaml.org,2002:float", _float)
+
+
+def _check_size(text: str) -> None:
+    """Refuse what is nested too deeply or grows too large once its aliases are followed.
+
+    Events are read one by one; what composes a tree from them recurses, in libyaml until the stack is full.
+    """
+    sizes: dict[str, int] = {}
+    open_: list[tuple[str | None, int]] = []
+    total = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        anchor, mark = getattr(event, "anchor", None), cast("yaml.Mark | None", event.start_mark)
+        if isinstance(event, yaml.AliasEvent):
+            if anchor in (name for name, _ in open_):
+                raise yaml.MarkedYAMLError(problem=f"*{anchor} stands inside of itself", problem_mark=mark)
+            total += sizes.get(anchor or "", 1)
+        elif isinstance(event, yaml.ScalarEvent):
+            total += 1
+            if anchor is not None:
+                sizes[anchor] = 1
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_.append((anchor, total))
+            total += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            name, before = open_.pop()
+            if name is not None:
+                sizes[name] = total - before
+        if len(open_) > _DEPTH:
+            raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=mark)
+        if total > _NODES:
+            raise yaml.MarkedYAMLError(problem="too large once its aliases are followed", problem_mark=mark)
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """YAML text to plain values. Raises InvalidError with `where` and the line."""
+    if len(text) > _LIMIT:
+        raise InvalidError(f"longer than {_LIMIT} characters", where=where)
+    try:
+        _check_size(text)
+        return yaml.load(text, Loader=_Strict)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f"{where}:{mark.line + 1}" if mark else where
+        raise InvalidError(f"not valid YAML: {error.problem or error.context}", where=line) from error
+    except (yaml.YAMLError, ValueError, LookupError, RecursionError, TypeError) as error:
+        # Not all of them speak: !!int '' is an IndexError from inside the parser.
+        raise InvalidError(f"not valid YAML: {str(error).splitlines()[0]}", where=where) from error
+
+
+def read_text(path: Path) -> str:
+    """The text of a file. Raises InvalidError."""
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise InvalidError(f"cannot read: {error.strerror}", where=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise InvalidError("not UTF-8 text", where=str(path)) from error
+
+
+def load(path: Path, model: type[M]) -> M:
+    """A YAML file as a model. Raises InvalidError naming file, line and field."""
+    text = read_text(path)
+    return build(parse_yaml(text, str(path)), model, where=str(path), text=text)
+
+
+def build(data: Any, model: type[M], *, where: str, text: str = "") -> M:
+    """Plain values as a model. `text`: the YAML or JSON that they came from, to find lines in. Raises InvalidError."""
+    try:
+        return model.model_validate(data)
+    except (ValidationError, RecursionError) as error:
+        raise _explain(error, data, model, where, text) from error
+
+
+def _explain(error: Exception, data: Any, model: type[BaseModel], where: str, text: str) -> InvalidError:
+    if not isinstance(error, ValidationError):
+        return InvalidError("nested too deeply", where=where)
+    first = min(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
+    location = first["loc"]
+    line = _line(text, location)
+    field = ".".join(str(part) for part in location)
+    at = f"{where}:{line}" if line else where
+    if first["type"] == "extra_forbidden":
+        key = str(location[-1])
+        known = _known_keys(model, location)
+        close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(sorted(known))}" if known else ""
+        return InvalidError(f"unknown key {key!r}", where=at, cause=hint)
+    if first["type"] == "missing":
+        return InvalidError(f"{field or 'the file'} is missing", where=at)
+    # A value that may be one of several kinds has an error for each kind: they are one to the reader.
+    place = _place(data, location)
+    alike = [item for item in error.errors(include_url=False) if _place(data, item["loc"]) == place]
+    messages = [item["msg"].removeprefix("Value error, ").partition(" or instance of ")[0] for item in alike]
+    expected = dict.fromkeys(message.removeprefix("Input should be ") for message in messages)
+    said = messages[0] if len(expected) == 1 else f"Input should be {', or '.join(expected)}"
+    more = error.error_count() - len(alike)
+    said += f" (and {more} more)" if more else ""
+    return InvalidError(f"{'.'.join(map(str, place)) or 'the file'}: {said}", where=at)
+
+
+def _place(data: Any, location: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """The location without the parts that only name a kind of value, as pydantic adds them for unions."""
+    place: list[int | str] = []
+    for part in location:
+        inside = (isinstance(data, dict) and part in data) or (isinstance(data, list) and part in range(len(data)))
+        if inside:
+            data = data[part]
+        elif isinstance(part, str) and (part in ("bool", "int", "float", "str") or "[" in part):
+            continue
+        place.append(part)
+    return tuple(place)
+
+
+def _line(text: str, location: tuple[int | str, ...]) -> int | None:
+    if not text:
+        return None
+    try:
+        node = yaml.compose(text, Loader=_Loader)
+    except yaml.YAMLError:
+        return None
+    line = node.start_mark.line + 1 if node else None
+    for part in location:
+        if isinstance(node, yaml.MappingNode):
+            match = next(((k, v) for k, v in node.value if k.value == str(part)), None)
+            if match is None:
+                continue
+            line, node = match[0].start_mark.line + 1, match[1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+            line = node.start_mark.line + 1
+    return line
+
+
+def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """The keys of the model that the location's last part stands in, as far as its schema tells."""
+    schema = model.model_json_schema()
+    definitions = schema.get("$defs", {})
+    node: dict[str, Any] = schema
+    for part in location[:-1]:
+        found: Any = node.get("properties", {}).get(part) if isinstance(part, str) else node.get("items")
+        # A mapping whose keys have a pattern stands in the schema under that pattern.
+        patterns = node.get("patternProperties") or {"": node.get("additionalProperties")}
+        if found is None and isinstance(next(iter(patterns.values())), dict):
+            found = next(iter(patterns.values()))
+        if found is None:
+            continue
+        node = _resolved(found, definitions)
+    return list(node.get("properties", {}))
+
+
+def _resolved(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    for option in node.get("anyOf", [node]):
+        if "$ref" in option:
+            return dict(definitions.get(option["$ref"].rpartition("/")[2], {}))
+        if "items" in option or "properties" in option:
+            return dict(option)
+    return node

@@ -1,0 +1,1 @@
+"""OCI: the layer normaliser, blobs and the store, layouts, manifests, the registry client."""

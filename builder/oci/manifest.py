@@ -1,0 +1,179 @@
+"""Manifests and indexes, OCI's and Docker's: parsing, platforms, and how they are compared with a pin. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from builder.errors import NetworkError, PinError
+from builder.oci.reference import is_digest
+
+OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+OCI_INDEX = "application/vnd.oci.image.index.v1+json"
+DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
+MANIFESTS = (OCI_MANIFEST, DOCKER_MANIFEST)
+INDEXES = (OCI_INDEX, DOCKER_LIST)
+
+MANIFEST_LIMIT = 4 << 20
+"""bytes; what registries accept at least, and the most this client reads."""
+
+
+def sha256(data: bytes) -> str:
+    """The digest of `data`."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A manifest or index as the registry holds it: its bytes, and the digest they hash to."""
+
+    data: bytes
+    media_type: str
+    digest: str
+
+    @cached_property
+    def json(self) -> dict[str, Any]:
+        """The parsed document; do not change it."""
+        value = json.loads(self.data)
+        assert isinstance(value, dict)
+        return value
+
+    @property
+    def is_index(self) -> bool:
+        """Whether it lists manifests of several platforms."""
+        return self.media_type in INDEXES
+
+
+def parse_manifest(data: bytes, content_type: str = "", where: str = "") -> Manifest:
+    """Check a manifest's or index's shape. `content_type` is what the registry called it. Raises NetworkError."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        raise _nonsense(where, "it is not JSON") from None
+    if not isinstance(document, dict) or document.get("schemaVersion") != 2 or document["schemaVersion"] is True:
+        raise _nonsense(where, "it is not a manifest of schema version 2")
+    kinds = MANIFESTS + INDEXES
+    sent = content_type.partition(";")[0].strip().lower()
+    own = document.get("mediaType")
+    # One document must not be two things to two readers (CVE-2021-41190).
+    if "manifests" in document and ("layers" in document or "config" in document):
+        raise _nonsense(where, "it claims to be both a manifest and an index")
+    if own is None:
+        own = sent if sent in kinds else OCI_INDEX if "manifests" in document else OCI_MANIFEST
+    if own not in kinds or (sent in kinds and sent != own):
+        raise _nonsense(where, "its media type is unknown, or not the one it was served as")
+    if own in INDEXES:
+        entries = document.get("manifests")
+        fits = isinstance(entries, list) and all(_is_entry(entry) for entry in entries)
+    else:
+        layers = document.get("layers")
+        fits = _is_descriptor(document.get("config")) and isinstance(layers, list) and all(map(_is_descriptor, layers))
+    if not fits:
+        raise _nonsense(where, "a descriptor in it is missing or malformed")
+    return Manifest(data, own, sha256(data))
+
+
+def choose_platform(index: Manifest, platform: str, where: str = "") -> str:
+    """The digest of the manifest for `platform` (os/architecture[/variant]) in an index. Raises PinError."""
+    wanted = _normal(*platform.split("/"))
+    there = []
+    for entry in index.json["manifests"]:
+        found = entry.get("platform") or {}
+        # Attestations are listed as manifests of a platform that no machine has.
+        if "vnd.docker.reference.type" in (entry.get("annotations") or {}) or found.get("os") == "unknown":
+            continue
+        if _normal(found.get("os", ""), found.get("architecture", ""), found.get("variant", "")) == wanted:
+            return str(entry["digest"])
+        there.append("/".join(found.get(key, "") for key in ("os", "architecture", "variant")).strip("/"))
+    raise PinError(
+        f"no {platform} image in this index",
+        where=where,
+        cause=f"it holds {ascii(', '.join(there))[1:-1][:300] or 'no image at all'}",
+        next="pin a tag that is built for this platform",
+    )
+
+
+def check_platform(config: bytes, platform: str, where: str = "") -> None:
+    """Raise PinError unless an image's config says that it is for `platform`."""
+    try:
+        document = json.loads(config)
+    except (ValueError, RecursionError):
+        document = None
+    found = document if isinstance(document, dict) else {}
+    parts = [found.get(key) or "" for key in ("os", "architecture", "variant")]
+    if all(isinstance(part, str) for part in parts) and _normal(*parts) == _normal(*platform.split("/")):
+        return
+    said = ascii("/".join(str(part) for part in parts).strip("/"))[1:-1][:100]
+    raise PinError(
+        f"this image is not for {platform}",
+        where=where,
+        cause=f"its config says {said or 'no platform'}",
+        next=f"pin the digest of the {platform} manifest",
+    )
+
+
+def verified(chunks: Iterator[bytes], digest: str, where: str = "", size: int | None = None) -> Iterator[bytes]:
+    """Pass `chunks` on, the last only once the whole hashes to `digest` (and is `size` bytes). Raises PinError."""
+    seen, length, held = hashlib.sha256(), 0, b""
+    for chunk in chunks:
+        seen.update(chunk)
+        length += len(chunk)
+        if size is not None and length > size:
+            break
+        if held:
+            yield held
+        held = chunk
+    actual = f"sha256:{seen.hexdigest()}"
+    if size is not None and length != size:
+        raise PinError(
+            f"{digest} is not {size} bytes long", where=where, cause="the content is cut short, or not what was pinned"
+        )
+    if actual != digest:
+        raise PinError(f"got {actual}, expected {digest}", where=where, cause="the content is not what was pinned")
+    if held:
+        yield held
+
+
+def _normal(os: str = "", architecture: str = "", variant: str = "", *_: str) -> tuple[str, str, str]:
+    # Docker writes arm64 with and without v8; both mean the same machines. So for arm and v7.
+    usual = {"arm64": "v8", "arm": "v7"}.get(architecture, "")
+    return os, architecture, variant or usual
+
+
+def _is_descriptor(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("mediaType"), str)
+        and is_digest(value.get("digest"))
+        and type(value.get("size")) is int
+        and value["size"] >= 0
+        and _are_strings(value.get("annotations"))
+    )
+
+
+def _is_entry(value: object) -> bool:
+    if not isinstance(value, dict) or not _is_descriptor(value):
+        return False
+    platform = value.get("platform")
+    if platform is None:
+        return True
+    keys = ("os", "architecture", "variant")
+    return isinstance(platform, dict) and all(isinstance(platform.get(key, ""), str) for key in keys)
+
+
+def _are_strings(value: object) -> bool:
+    return value is None or (isinstance(value, dict) and all(isinstance(text, str) for text in value.values()))
+
+
+def _nonsense(where: str, cause: str) -> NetworkError:
+    return NetworkError(
+        "the registry's manifest makes no sense",
+        where=where,
+        cause=cause,
+        next="check the reference and any mirror or proxy",
+    )

@@ -1,0 +1,94 @@
+"""References: where an image is, as people write it, and its one canonical form."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from builder.errors import UsageError
+
+_LABEL = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_REGISTRY = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:]{{2,39}}\])(?::([0-9]{{1,5}}))?")
+_REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)*")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+DOCKER_HUB = "docker.io"
+_HUB_NAMES = ("index.docker.io", "registry-1.docker.io", "registry.hub.docker.com")
+
+
+def is_digest(text: object) -> bool:
+    """Whether `text` is a sha256 digest as manifests write it; no other algorithm is accepted."""
+    return isinstance(text, str) and _DIGEST.fullmatch(text) is not None
+
+
+def is_registry(text: str) -> bool:
+    """Whether `text` is HOST or HOST:PORT, lower case."""
+    found = _REGISTRY.fullmatch(text)
+    return found is not None and len(text) <= 255 and (found[1] is None or 0 < int(found[1]) < 65536)
+
+
+def is_repository(text: str) -> bool:
+    """Whether `text` is a repository's path, without its registry."""
+    return len(text) <= 255 and _REPOSITORY.fullmatch(text) is not None
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An image in a registry. Always valid: making one from nonsense raises UsageError."""
+
+    registry: str
+    repository: str
+    tag: str | None = None
+    digest: str | None = None
+
+    def __post_init__(self) -> None:
+        if not is_registry(self.registry):
+            raise _nonsense(self.registry, "the registry is not HOST or HOST:PORT")
+        if not is_repository(self.repository):
+            raise _nonsense(self.repository, "a repository is lower-case letters, digits and single . _ - between them")
+        if self.tag is not None and not _TAG.fullmatch(self.tag):
+            raise _nonsense(self.tag, "a tag is up to 128 letters, digits, . _ or -")
+        if self.digest is not None and not is_digest(self.digest):
+            raise _nonsense(self.digest, "a digest is sha256: and 64 hexadecimal digits")
+
+    @classmethod
+    def parse(cls, text: str) -> Reference:
+        """Read `[REGISTRY/]REPOSITORY[:TAG][@DIGEST]`; names without a registry are Docker Hub's, as for docker."""
+        if not text or len(text) > 1024:
+            raise _nonsense(text, "it is empty or longer than 1024 characters")
+        name, at, digest = text.partition("@")
+        first, slash, rest = name.partition("/")
+        # Docker's rule: the first part is a registry when it can be nothing else.
+        if slash and (any(mark in first for mark in ".:[") or first.lower() == "localhost"):
+            registry, name = first.lower(), rest
+        else:
+            registry = DOCKER_HUB
+        repository, colon, tag = name.partition(":")
+        if registry in _HUB_NAMES:
+            registry = DOCKER_HUB
+        if registry == DOCKER_HUB and repository and "/" not in repository:
+            repository = f"library/{repository}"
+        return cls(registry, repository, tag if colon else None, digest if at else None)
+
+    @property
+    def selector(self) -> str:
+        """What the registry is asked for: the digest, else the tag, else `latest`."""
+        return self.digest or self.tag or "latest"
+
+    def at(self, digest: str) -> Reference:
+        """The same image, pinned to `digest`."""
+        return replace(self, digest=digest)
+
+    def __str__(self) -> str:
+        tag = f":{self.tag}" if self.tag is not None else ""
+        digest = f"@{self.digest}" if self.digest is not None else ""
+        return f"{self.registry}/{self.repository}{tag}{digest}"
+
+
+def _nonsense(text: str, cause: str) -> UsageError:
+    return UsageError(
+        f"not an image reference: {text[:200]!a}",
+        cause=cause,
+        next="write REGISTRY/REPOSITORY:TAG or …@sha256:DIGEST",
+    )

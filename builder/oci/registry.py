@@ -1,0 +1,262 @@
+"""The registry client: images and blobs by reference, verified, from mirrors or the registry itself."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from builder.errors import NetworkError, PinError, UsageError
+from builder.oci.auth import Credentials
+from builder.oci.manifest import (
+    INDEXES,
+    MANIFEST_LIMIT,
+    MANIFESTS,
+    Manifest,
+    check_platform,
+    choose_platform,
+    parse_manifest,
+    sha256,
+    verified,
+)
+from builder.oci.reference import Reference, is_digest
+from builder.oci.registries import Endpoint, RegistriesConfig
+from builder.oci.session import RegistrySession, pull, push
+from builder.oci.transport import Patience, TransientError, next_url, same_origin, stream
+from builder.oci.upload import mount_blob, upload_blob
+
+if TYPE_CHECKING:
+    import requests
+
+_ACCEPT = ", ".join(MANIFESTS + INDEXES)
+_PAGES = 500
+_Result = TypeVar("_Result")
+
+
+class Registry:
+    """A client of all registries. Thread-safe. Reads try mirrors first; writes and `has_blob` ask the registry itself.
+
+    What a method does not say: raises NetworkError when a registry does not answer, refuses or answers nonsense, and
+    PinError when it does not have what was asked for, or has something else there.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: RegistriesConfig | None = None,
+        credentials: Credentials | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        self._session = RegistrySession(
+            config if config is not None else RegistriesConfig.load(),
+            credentials if credentials is not None else Credentials.default(),
+            patience or Patience(),
+        )
+
+    def manifest(self, ref: Reference) -> Manifest:
+        """The manifest or index at `ref`: by its digest if it has one, else by its tag."""
+        return self._read(ref, lambda endpoint: self._manifest(endpoint, ref))
+
+    def platform_manifest(self, ref: Reference, platform: str = "linux/arm64") -> tuple[Manifest, str | None]:
+        """The image at `ref` for one platform, and the digest of the index it was listed in (None: in none).
+
+        The image's own config must name that platform too, or else PinError.
+        """
+        found, index = self.manifest(ref), None
+        if found.is_index:
+            index = found.digest
+            ref = ref.at(choose_platform(found, platform, str(ref)))
+            found = self.manifest(ref)
+            if found.is_index:
+                raise NetworkError("an index in an index", where=str(ref), cause="only images were expected in it")
+        check_platform(self.config(ref, found), platform, str(ref))
+        return found, index
+
+    def config(self, ref: Reference, manifest: Manifest) -> bytes:
+        """The config that an image's manifest names."""
+        if manifest.is_index:
+            raise UsageError("an index has no config", where=str(ref))
+        descriptor = manifest.json["config"]
+        digest, size = descriptor["digest"], descriptor["size"]
+        if size > MANIFEST_LIMIT:
+            raise NetworkError(f"a config of {size} bytes", where=str(ref), cause="that is no image's config")
+
+        def read(endpoint: Endpoint) -> bytes:
+            return b"".join(self._blob(endpoint, ref, digest, size, self._open(endpoint, ref, digest)))
+
+        return self._read(ref, read)
+
+    def has_blob(self, ref: Reference, digest: str) -> bool:
+        """Whether the registry itself has a blob in this repository."""
+        endpoint = self._session.config.origin(ref.registry)
+        path = f"{ref.repository}/blobs/{_checked(digest)}"
+        response = self._session.send(endpoint, "HEAD", path, pull(ref.repository))
+        response.close()
+        if response.status_code in (200, 404):
+            return response.status_code == 200
+        raise self._session.error(response, endpoint, f"{ref.repository}@{digest}")
+
+    def blob(self, ref: Reference, digest: str, size: int | None = None) -> Iterator[bytes]:
+        """A blob's chunks (up to 1 MiB); the last one comes only when all of them hash to `digest`.
+
+        A connection that breaks is taken up where it broke. `size` in bytes, if known, bounds what is read.
+        """
+
+        def find(endpoint: Endpoint) -> tuple[Endpoint, requests.Response]:
+            return endpoint, self._open(endpoint, ref, digest)
+
+        endpoint, response = self._read(ref, find)
+        return self._blob(endpoint, ref, digest, size, response)
+
+    def mount(self, target: Reference, digest: str, source_repository: str) -> bool:
+        """Make a blob of another repository of the target's registry the target's too. False: it must be uploaded."""
+        return mount_blob(self._session, target, _checked(digest), source_repository)
+
+    def upload(self, target: Reference, digest: str, size: int, chunks: Callable[[], Iterator[bytes]]) -> None:
+        """Upload a blob of `size` bytes. `chunks` is called for every attempt, and must give the same bytes."""
+        upload_blob(self._session, target, _checked(digest), size, chunks)
+
+    def put_manifest(self, target: Reference, data: bytes, media_type: str) -> str:
+        """Write a manifest or index to the target's tag, else by its digest; returns the digest."""
+        digest = sha256(data)
+        if target.digest not in (None, digest):
+            raise PinError(f"got {digest}, expected {target.digest}", where=str(target))
+        endpoint = self._session.config.origin(target.registry)
+        path = f"{target.repository}/manifests/{target.tag or digest}"
+        response = self._session.send(
+            endpoint, "PUT", path, push(target.repository), headers={"Content-Type": media_type}, body=data
+        )
+        if response.status_code not in (200, 201):
+            error = self._session.error(response, endpoint, str(target))
+            raise NetworkError(error.what, where=error.where, cause=error.cause, next=error.next)
+        response.close()
+        stored = response.headers.get("Docker-Content-Digest", digest)
+        if stored != digest:
+            raise PinError(
+                "the registry stored another manifest",
+                where=str(target),
+                cause=f"it says {ascii(stored)[1:-1][:100]}, we sent {digest}",
+            )
+        return digest
+
+    def tags(self, ref: Reference) -> list[str]:
+        """The tags of a repository, as the registry orders them."""
+        return self._read(ref, lambda endpoint: self._tags(endpoint, ref))
+
+    def _read(self, ref: Reference, attempt: Callable[[Endpoint], _Result]) -> _Result:
+        """Try mirrors, then the registry. What hashes to something else is the news; else what the registry said."""
+        mismatch: PinError | None = None
+        *mirrors, origin = self._session.config.endpoints(ref.registry)
+        for endpoint in mirrors:
+            try:
+                return attempt(endpoint)
+            except _MismatchError as error:
+                mismatch = mismatch or error
+            except (NetworkError, PinError):
+                continue
+        try:
+            return attempt(origin)
+        except (NetworkError, PinError) as error:
+            raise (mismatch or error) from None
+
+    def _manifest(self, endpoint: Endpoint, ref: Reference) -> Manifest:
+        repository = endpoint.repository(ref.repository)
+        path = f"{repository}/manifests/{ref.selector}"
+        scopes = pull(repository)
+        response, data = self._session.get(endpoint, path, scopes, str(ref), accept=_ACCEPT, limit=MANIFEST_LIMIT)
+        where = f"{ref} from {endpoint.host}"
+        if ref.digest is not None and sha256(data) != ref.digest:
+            raise _MismatchError(
+                f"got {sha256(data)}, expected {ref.digest}",
+                where=where,
+                cause="the registry, a mirror or a proxy served another manifest than the pinned one",
+            )
+        said = response.headers.get("Docker-Content-Digest")
+        if said is not None and not _is_digest_of(data, said):
+            raise _MismatchError("the manifest is not the one that the registry says it is", where=where)
+        return parse_manifest(data, response.headers.get("Content-Type", ""), where)
+
+    def _open(self, endpoint: Endpoint, ref: Reference, digest: str, start: int = 0) -> requests.Response:
+        repository = endpoint.repository(ref.repository)
+        headers = {"Range": f"bytes={start}-"} if start else {}
+        path = f"{repository}/blobs/{_checked(digest)}"
+        response = self._session.send(endpoint, "GET", path, pull(repository), headers=headers)
+        if response.status_code == 200:
+            return response
+        if response.status_code == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+            return response
+        raise self._session.error(response, endpoint, f"{ref.repository}@{digest}")
+
+    def _blob(
+        self, endpoint: Endpoint, ref: Reference, digest: str, size: int | None, response: requests.Response
+    ) -> Iterator[bytes]:
+        where = f"{ref.registry}/{ref.repository} from {endpoint.host}"
+        try:
+            yield from verified(self._chunks(endpoint, ref, digest, response), digest, where, size)
+        except PinError as error:
+            raise _MismatchError(error.what, where=error.where, cause=error.cause) from None
+
+    def _chunks(self, endpoint: Endpoint, ref: Reference, digest: str, response: requests.Response) -> Iterator[bytes]:
+        budget, position = self._session.transport.patience.budget(), 0
+        while True:
+            # A registry that does not know ranges starts again: pass over what was handed on already.
+            skip = position if response.status_code == 200 else 0
+            try:
+                for chunk in stream(response):
+                    rest = chunk[skip:]
+                    skip -= len(chunk) - len(rest)
+                    position += len(rest)
+                    if rest:
+                        yield rest
+                return
+            except TransientError:
+                if not budget.again():
+                    raise
+            response = self._open(endpoint, ref, digest, position)
+
+    def _tags(self, endpoint: Endpoint, ref: Reference) -> list[str]:
+        repository = endpoint.repository(ref.repository)
+        target = f"{repository}/tags/list?n=1000"
+        found: dict[str, None] = {}
+        for _ in range(_PAGES):
+            what = f"tags of {ref.repository}"
+            response, data = self._session.get(endpoint, target, pull(repository), what, limit=MANIFEST_LIMIT)
+            page = _tag_list(data, endpoint)
+            before = len(found)
+            found.update(dict.fromkeys(page))
+            link = re.match(r'\s*<([^>]+)>\s*;\s*rel="?next"?', response.headers.get("Link", ""))
+            if link is None or len(found) == before:
+                return list(found)
+            target = next_url(response.url, link[1])
+            if not same_origin(target, endpoint.base):
+                break
+        raise NetworkError("a list of tags without an end", where=endpoint.host)
+
+
+class _MismatchError(PinError):
+    """Something was there, and it was not what was pinned."""
+
+
+def _checked(digest: str) -> str:
+    if not is_digest(digest):
+        raise UsageError(f"not a sha256 digest: {digest[:100]!a}")
+    return digest
+
+
+def _is_digest_of(data: bytes, digest: str) -> bool:
+    algorithm, _, value = digest.partition(":")
+    return algorithm in ("sha256", "sha384", "sha512") and hashlib.new(algorithm, data).hexdigest() == value
+
+
+def _tag_list(data: bytes, endpoint: Endpoint) -> list[str]:
+    import json
+
+    try:
+        answer: Any = json.loads(data)
+        tags = answer["tags"] or []
+        if isinstance(tags, list) and all(isinstance(tag, str) for tag in tags):
+            return tags
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise NetworkError("the registry's list of tags makes no sense", where=endpoint.host)

@@ -1,0 +1,268 @@
+"""HTTP as registries need it: patience, redirects that keep credentials at home, errors that carry no secret."""
+
+from __future__ import annotations
+
+import contextlib
+import email.utils
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+from builder.errors import NetworkError
+from builder.oci.registries import is_loopback
+
+if TYPE_CHECKING:
+    import requests
+
+_REDIRECTS = 5
+_CHUNK = 1 << 20
+Body = bytes | Callable[[], Any] | None
+"""bytes, or what makes a fresh stream of them for every attempt."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to wait, in seconds. total: all pauses of one request; pause: the first, doubled each time."""
+
+    attempts: int = 4
+    pause: float = 0.5
+    total: float = 90.0
+    connect: float = 10.0
+    read: float = 60.0
+    sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
+
+    def budget(self) -> Budget:
+        """A fresh allowance for one request."""
+        return Budget(self)
+
+
+class Budget:
+    """The attempts and pauses that are left to one request."""
+
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
+        self._left = patience.attempts - 1
+        self._seconds = patience.total
+        self._pause = patience.pause
+
+    def again(self, asked: float | None = None) -> bool:
+        """Pause, at least for the seconds that the server `asked` for; False (at once) when patience is at its end."""
+        pause = max(asked or 0.0, self._pause)
+        if self._left <= 0 or pause > self._seconds:
+            return False
+        self._left -= 1
+        self._seconds -= pause
+        self._pause *= 2
+        self._patience.sleep(pause)
+        return True
+
+
+class TransientError(NetworkError):
+    """A failure that may pass: the request can be made again, after `pause` seconds if the server said so."""
+
+    pause: float | None = None
+
+
+class Transport:
+    """Sends requests. Thread-safe: every thread has its own connections."""
+
+    def __init__(self, patience: Patience) -> None:
+        self.patience = patience
+        self._local = threading.local()
+
+    def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        authorization: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: Body = None,
+        once: bool = False,
+        redirects: int = _REDIRECTS,
+    ) -> requests.Response:
+        """Send one request, again on 429, 5xx and broken connections (not when `once`), following redirects.
+
+        The answer's body is not read yet. `authorization` is sent to the origin of `url` only. Raises NetworkError,
+        TransientError when another attempt might have helped.
+        """
+        budget = self.patience.budget()
+        while True:
+            try:
+                response = self._follow(
+                    method, url, authorization=authorization, headers=dict(headers or {}), body=body, left=redirects
+                )
+            except TransientError:
+                if once or not budget.again():
+                    raise
+                continue
+            if response.status_code != 429 and response.status_code < 500:
+                return response
+            error = TransientError(
+                f"the registry answered {response.status_code}",
+                where=_origin(urlsplit(url)),
+                cause="it limits how much may be asked" if response.status_code == 429 else "it is broken or busy",
+                next="try again later; a login may raise the limit"
+                if response.status_code == 429
+                else "try again later",
+            )
+            error.pause = retry_after(response)
+            response.close()
+            if once or not budget.again(error.pause):
+                raise error
+
+    def _follow(
+        self, method: str, url: str, *, authorization: str | None, headers: dict[str, str], body: Body, left: int
+    ) -> requests.Response:
+        home = _origin(urlsplit(url))
+        for _ in range(left + 1):
+            sent = dict(headers)
+            if authorization is not None and _origin(urlsplit(url)) == home:
+                sent["Authorization"] = authorization
+            response = self._once(method, url, sent, body() if callable(body) else body)
+            target = response.headers.get("Location")
+            # 301 to 303 turn anything but a GET into something else: for a push they are no answer.
+            moved = (301, 302, 303, 307, 308) if method in ("GET", "HEAD") else (307, 308)
+            if response.status_code not in moved or not target:
+                return response
+            response.close()
+            url = next_url(url, target)
+        raise NetworkError("the registry sends from one address to the next", where=home)
+
+    def _once(self, method: str, url: str, headers: dict[str, str], body: Any) -> requests.Response:
+        import requests
+
+        # A proxy cannot reach this machine's own loopback.
+        direct = {"no_proxy": "localhost,127.0.0.1,::1"} if is_loopback(urlsplit(url).netloc) else None
+        try:
+            return self._session().request(
+                method,
+                url,
+                headers=headers,
+                data=body,
+                stream=True,
+                allow_redirects=False,
+                timeout=(self.patience.connect, self.patience.read),
+                proxies=direct,
+            )
+        except (requests.RequestException, OSError, ValueError) as error:
+            raise failure(error, url) from None
+
+    def _session(self) -> requests.Session:
+        session: requests.Session | None = getattr(self._local, "session", None)
+        if session is None:
+            import requests
+
+            session = requests.Session()
+            # A login from ~/.netrc would replace the token and travel along redirects.
+            session.auth = _as_is
+            # Redirects are followed above; the library would read a redirect's body whole, however long, to look ahead.
+            session.get_redirect_target = _no_target  # type: ignore[method-assign]
+            # Bytes as they are: digests are of what is stored.
+            session.headers.update({"User-Agent": "builder", "Accept-Encoding": "identity"})
+            self._local.session = session
+        return session
+
+
+def stream(response: requests.Response) -> Generator[bytes, None, None]:
+    """The body's chunks (up to 1 MiB), bytes as sent. Raises TransientError when the connection breaks."""
+    import urllib3
+
+    try:
+        yield from response.raw.stream(_CHUNK, decode_content=False)
+    except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+        raise failure(error, response.url) from None
+    finally:
+        response.close()
+
+
+def small(response: requests.Response, limit: int) -> bytes:
+    """The whole body. Raises NetworkError when it is longer than `limit` bytes."""
+    data = bytearray()
+    with contextlib.closing(stream(response)) as chunks:
+        for chunk in chunks:
+            data += chunk
+            if len(data) > limit:
+                raise NetworkError(f"an answer longer than {limit} bytes", where=_origin(urlsplit(response.url)))
+    return bytes(data)
+
+
+def next_url(url: str, target: str) -> str:
+    """Where `target`, a Location header of `url`'s answer, leads. Raises NetworkError when it leaves TLS."""
+    here = urlsplit(url)
+    try:
+        joined = urljoin(url, target)
+        there = urlsplit(joined)
+        fits = there.hostname is not None and there.port != 0 and there.username is None
+    except ValueError:
+        fits = False
+    if not fits or there.scheme not in ("http", "https"):
+        raise NetworkError("the registry redirects to nowhere", where=_origin(here))
+    if here.scheme == "https" and there.scheme == "http":
+        raise NetworkError("the registry redirects from https to http", where=_origin(here), cause="that is not safe")
+    return joined
+
+
+def same_origin(one: str, other: str) -> bool:
+    """Whether two URLs have the same scheme, host and port."""
+    return _origin(urlsplit(one)) == _origin(urlsplit(other))
+
+
+def retry_after(response: requests.Response) -> float | None:
+    """The seconds that a Retry-After header asks for, written as a number or as a date."""
+    text = response.headers.get("Retry-After", "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    with contextlib.suppress(ValueError, TypeError, OverflowError):
+        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
+    return None
+
+
+def failure(error: BaseException, url: str) -> NetworkError:
+    """`error` in our words: the library's own text holds URLs, and those of CDNs are secrets."""
+    import requests
+    import urllib3
+
+    where = _origin(urlsplit(url))
+    seen: list[BaseException] = []
+    todo: list[object] = [error]
+    while todo and len(seen) < 20:
+        cause = todo.pop()
+        if isinstance(cause, BaseException) and cause not in seen:
+            seen.append(cause)
+            todo += [*cause.args, getattr(cause, "reason", None), cause.__cause__, cause.__context__]
+    if any(isinstance(part, requests.exceptions.SSLError | urllib3.exceptions.SSLError) for part in seen):
+        return NetworkError(
+            "no secure connection",
+            where=where,
+            cause="its TLS certificate is not trusted, or it does not speak TLS",
+            next="set REQUESTS_CA_BUNDLE, or mark the registry insecure in registries.yaml",
+        )
+    if any(isinstance(part, requests.exceptions.InvalidURL | requests.exceptions.InvalidHeader) for part in seen):
+        return NetworkError("an address that cannot be used", where=where)
+    # The system's words first: urllib3 counts a refused connection among its timeouts.
+    system = next(
+        (part.strerror for part in seen if isinstance(part, OSError) and isinstance(part.strerror, str)), None
+    )
+    late = any(isinstance(part, TimeoutError | requests.Timeout | urllib3.exceptions.TimeoutError) for part in seen)
+    text = system or ("no answer in time" if late else "the connection broke")
+    return TransientError(
+        f"no connection: {text}", where=where, next="check the network, the proxy settings and registries.yaml"
+    )
+
+
+def _as_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
+
+
+def _no_target(resp: requests.Response) -> str | None:
+    return None
+
+
+def _origin(parts: SplitResult) -> str:
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    name = parts.hostname or ""
+    return f"{parts.scheme}://{f'[{name}]' if ':' in name else name}:{port}"

@@ -1,0 +1,1 @@
+"""From recipe, base and lock to a plan: pure values, nothing executed."""

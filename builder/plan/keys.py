@@ -1,0 +1,40 @@
+"""Layer keys: equal keys, equal bytes.
+
+A key covers what a layer is made from and how its blob is written. It does not cover the build platform, the engine,
+the network or the number of jobs: a layer's bytes do not depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from builder.model.plan import PlannedLayer, canonical, sha256
+from builder.oci.layer import format_id
+from builder.unpack import FORMAT
+
+
+def toolchain_digest(toolchains: Sequence[PlannedLayer]) -> str:
+    """One digest over the toolchains for all build platforms."""
+    return sha256(canonical([layer.spec for layer in sorted(toolchains, key=lambda layer: layer.id)]))
+
+
+def with_key(
+    layer: PlannedLayer, *, platform: str, compression: str, toolchain: str | None, base_manifest: str | None
+) -> PlannedLayer:
+    """The layer with its key. toolchain: the digest of `toolchain_digest`, for layers that compile."""
+    if layer.producer == "config":
+        return layer
+    parts: dict[str, Any] = {"blob": format_id(compression), "platform": platform, "producer": layer.producer}
+    if layer.producer == "files":
+        parts |= {"format": FORMAT, "spec": layer.spec}
+    else:
+        parts |= {
+            "dockerfile": layer.dockerfile,
+            "context": {path: sha256(data) for path, data in layer.context.items()},
+            "inputs": {item.file: item.sha256 for item in layer.inputs},
+            "toolchain": toolchain if layer.toolchain else None,
+            "base": base_manifest if layer.reads_base else None,
+        }
+    return replace(layer, key=sha256(canonical(parts)))

@@ -1,0 +1,44 @@
+"""The serving command as words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from builder.model.base import Base
+from builder.model.recipe import Recipe
+
+
+def flag_words(flags: dict[str, Any]) -> list[str]:
+    """Options of `vllm serve` as words: true is a switch, false its negation, a mapping JSON, a list several words."""
+    words: list[str] = []
+    for name, value in flags.items():
+        if value is None:
+            continue
+        if value is True:
+            words.append(f"--{name}")
+        elif value is False:
+            words.append(f"--no-{name}")
+        elif isinstance(value, dict):
+            words += [f"--{name}", json.dumps(value, separators=(",", ":"), ensure_ascii=False)]
+        elif isinstance(value, list | tuple):
+            words += [f"--{name}", *map(str, value)]
+        else:
+            words += [f"--{name}", str(value)]
+    return words
+
+
+def serving(recipe: Recipe, base: Base) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    """Entrypoint (None: the base's own stays) and command that serve the recipe on this base.
+
+    The entrypoint of vllm-openai already is `vllm serve`; NGC's passes its command through, which therefore says it.
+    One that reads the environment gets no command.
+    """
+    words = (recipe.serve.model or recipe.model.id, *flag_words(recipe.serve.flags))
+    if base.family == "hermetic":
+        return ("vllm", "serve"), words
+    if base.entrypoint == "vllm-serve":
+        return None, words
+    if base.entrypoint == "environment":
+        return None, ()
+    return None, ("vllm", "serve", *words)

@@ -1,0 +1,149 @@
+"""Templates and conditions of layers, rendered so that no value can become an instruction.
+
+A value that reaches a Dockerfile must either consist of characters that mean nothing to Dockerfile and shell, or have
+gone through a filter that quotes it for its place: `sh` (one shell word), `dockerfile` (one Dockerfile word),
+`exec_form` (a JSON array). Anything else fails to render.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import jinja2
+from jinja2.sandbox import SandboxedEnvironment
+from packaging.version import InvalidVersion, Version
+
+from builder.errors import InvalidError
+
+_SAFE = re.compile(r"[A-Za-z0-9._:/@+=-]*")
+
+_BROKEN = (
+    jinja2.TemplateError,
+    TypeError,
+    AttributeError,
+    ValueError,
+    LookupError,
+    ArithmeticError,
+    RecursionError,
+)
+"""What an expression can end in: a layer's author made a mistake, not this program."""
+
+
+class Quoted(str):
+    """Text that a filter made safe for the place it goes to."""
+
+
+def sh(value: object) -> Quoted:
+    """One word for the shell inside a RUN instruction. Line breaks cannot be kept there and are refused."""
+    text = _one_line(str(value))
+    quoted = shlex.quote(text)
+    if quoted.endswith("\\"):
+        raise InvalidError(f"a value may not end in a backslash here: {text!r}")
+    return Quoted(quoted)
+
+
+def dockerfile(value: object) -> Quoted:
+    """One double-quoted word of a Dockerfile instruction, with `$` kept as it is written."""
+    text = _one_line(str(value))
+    return Quoted('"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$") + '"')
+
+
+def exec_form(value: Any) -> Quoted:
+    """The JSON form of ENTRYPOINT and CMD."""
+    return Quoted(json.dumps([_one_line(str(item)) for item in value], ensure_ascii=False))
+
+
+def word(value: object) -> Quoted:
+    """A name that must already be harmless."""
+    text = str(value)
+    if not text or not _SAFE.fullmatch(text):
+        raise InvalidError(f"not usable in a Dockerfile: {text!r}")
+    return Quoted(text)
+
+
+def is_line(text: str) -> bool:
+    """Whether the text has no control characters, which no Dockerfile can hold inside a value."""
+    return not any(ord(character) < 0x20 or ord(character) == 0x7F for character in text)
+
+
+def inherited(name: object) -> Quoted:
+    """What follows a value that is put before the base's: a colon and the base's value, if that has one."""
+    safe = word(name)
+    return Quoted(f"${{{safe}:+:${{{safe}}}}}")
+
+
+def _one_line(text: str) -> str:
+    if not is_line(text):
+        raise InvalidError(f"a value with control characters cannot go into a Dockerfile: {text!r}")
+    return text
+
+
+def _finalize(value: Any) -> Any:
+    if isinstance(value, Quoted):
+        return value
+    text = str(value)
+    if not _SAFE.fullmatch(text):
+        raise InvalidError(
+            f"unquoted value in a Dockerfile template: {text!r}", next="use the filter `sh` or `dockerfile`"
+        )
+    return text
+
+
+def version(value: str | None) -> Version:
+    """A version that compares; a missing or unreadable one compares as 0."""
+    try:
+        return Version((value or "0").partition("-")[0])
+    except InvalidVersion:
+        return Version("0")
+
+
+_dockerfiles = SandboxedEnvironment(
+    undefined=jinja2.StrictUndefined, finalize=_finalize, keep_trailing_newline=True, autoescape=False
+)
+_dockerfiles.filters.update(sh=sh, dockerfile=dockerfile, exec_form=exec_form, word=word, inherited=inherited)
+_texts = SandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
+_texts.globals.update(version=version)
+
+
+def render_dockerfile(text: str, values: Mapping[str, Any], where: str) -> str:
+    """A Dockerfile template with these values. Raises InvalidError."""
+    try:
+        return _dockerfiles.from_string(text).render(**values)
+    except InvalidError as error:
+        raise InvalidError(error.what, where=where, cause=error.cause, next=error.next) from error
+    except _BROKEN as error:
+        raise InvalidError(f"template: {_reason(error)}", where=_line(where, error)) from error
+
+
+def render_text(text: str, values: Mapping[str, Any], where: str) -> str:
+    """A one-line template of a layer.yaml. Raises InvalidError for an unknown name or a broken expression."""
+    if "{" not in text:
+        return text
+    try:
+        return _texts.from_string(text).render(**values)
+    except _BROKEN as error:
+        raise InvalidError(f"{text!r}: {_reason(error)}", where=where) from error
+
+
+def evaluate(expression: str, values: Mapping[str, Any], where: str) -> Any:
+    """A condition or expression of a layer.yaml as a value. Raises InvalidError."""
+    try:
+        value = _texts.compile_expression(expression, undefined_to_none=False)(**values)
+        if isinstance(value, jinja2.Undefined):
+            raise jinja2.UndefinedError(f"{expression} is not defined")
+        return value
+    except _BROKEN as error:
+        raise InvalidError(f"{expression!r}: {_reason(error)}", where=where) from error
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, jinja2.TemplateError) else f"{type(error).__name__}: {error}"
+
+
+def _line(where: str, error: Exception) -> str:
+    number = getattr(error, "lineno", None)
+    return f"{where}:{number}" if number else where

@@ -1,0 +1,65 @@
+"""Variants: a recipe over the one it extends, a profile over its recipe. Plain data in, plain data out.
+
+How two are merged: mappings key by key, down to the values of `flags`, `env` and `rules`, which are replaced whole (so
+that a speculative configuration is never half of one and half of another); lists are replaced whole; null takes a key
+away. `name`, `title`, `extends` and `speed` are never inherited from the recipe that is extended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from builder.errors import InvalidError, UsageError
+from builder.model.recipe import Profile, Recipe
+
+_WHOLE = ("flags", "env", "rules")
+_OWN = ("name", "title", "extends", "speed")
+DEFAULT = "default"
+
+
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """`above` merged over `below`."""
+    merged = dict(below)
+    for key, value in above.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
+            merged[key] = _flat(merged[key], value) if key in _WHOLE else merge(merged[key], value)
+        else:
+            merged[key] = _flat({}, value) if key in _WHOLE and isinstance(value, Mapping) else value
+    return merged
+
+
+def _flat(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in {**below, **above}.items() if value is not None}
+
+
+def extended(name: str, read: Callable[[str], Mapping[str, Any]], seen: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The data of recipe `name`, merged over what it extends. read: a recipe's own data. Raises InvalidError."""
+    data = dict(read(name))
+    parent = data.get("extends")
+    if parent is None:
+        return data
+    if not isinstance(parent, str) or parent in (*seen, name):
+        raise InvalidError(f"recipe {name!r} extends {parent!r}, which comes back to it", where=f"recipes/{name}.yaml")
+    below = {k: v for k, v in extended(parent, read, (*seen, name)).items() if k not in _OWN}
+    return merge(below, data)
+
+
+def with_profile(recipe: Recipe, profile: str | None, shared: Mapping[str, Profile] | None = None) -> Recipe:
+    """The recipe as the profile serves it. shared: profiles that any recipe can switch on. Raises UsageError."""
+    if profile is None or (profile == DEFAULT and DEFAULT not in recipe.profiles):
+        return recipe
+    known = {**(shared or {}), **recipe.profiles}
+    if profile not in known:
+        raise UsageError(
+            f"recipe {recipe.name} has no profile {profile!r}",
+            cause=f"its profiles: {', '.join([DEFAULT, *known])}",
+            next=f"builder show {recipe.name}",
+        )
+    below = recipe.model_dump(exclude_unset=True)
+    above = known[profile].model_dump(exclude_unset=True)
+    above.pop("title")
+    above["notes"] = (*recipe.notes, *above.get("notes", ()))
+    return Recipe.model_validate(merge(below, above))

@@ -1,0 +1,1 @@
+"""Producers: make a layer's files and hand them to the normaliser."""

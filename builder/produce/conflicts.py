@@ -1,0 +1,40 @@
+"""Files that two layers of one image both bring: only where a layer says that it replaces them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from builder.errors import InvalidError
+from builder.model.plan import Plan
+from builder.oci.store import LayerRecord, Store
+
+
+def check_conflicts(plan: Plan, records: Mapping[str, LayerRecord], store: Store) -> None:
+    """Raises InvalidError for a path that a later layer covers without listing it under `replaces`, and for a folder of
+    one layer where another has a file or link: everything below would be elsewhere, or gone."""
+    owners: dict[str, str] = {}
+    folders: dict[str, str] = {}
+    for layer in plan.layers:
+        if layer.producer == "config":
+            continue
+        allowed = {path.strip("/") for path in layer.replaces}
+        with store.blob(records[layer.id].listing).open("rb") as file:
+            for line in file:
+                path, kind, *_ = json.loads(line)
+                if kind == "dir":
+                    folders.setdefault(path, layer.id)
+                if path in owners if kind == "dir" else path in folders:
+                    raise InvalidError(
+                        f"/{path} is a folder in layer {folders[path]}, but not in layer {owners.get(path, layer.id)}",
+                        where=f"dockerfiles/layers/{layer.layer}/layer.yaml",
+                    )
+                if kind == "dir":
+                    continue
+                if path in owners and path not in allowed:
+                    raise InvalidError(
+                        f"layer {layer.id} covers /{path}, which layer {owners[path]} brings",
+                        where=f"dockerfiles/layers/{layer.layer}/layer.yaml",
+                        cause="a layer may only cover files that it lists under `replaces`",
+                    )
+                owners[path] = layer.id

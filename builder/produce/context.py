@@ -1,0 +1,75 @@
+"""The build context of a rendered Dockerfile: everything that its stages read, and nothing of this machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NoReturn
+
+import builder.unpack
+from builder.errors import UsageError
+from builder.inputs.fetch import fetch
+from builder.inputs.model import FetchEvent
+from builder.model.plan import Plan
+from builder.oci.store import LayerRecord, Store, disk_error, remove
+from builder.produce.build import Builder
+from builder.produce.dockerfile import write_context
+from builder.produce.events import Event, Listener
+from builder.produce.survey import check_space, survey_roots
+
+
+def write_full_context(
+    store: Store, plan: Plan, dockerfile: str, folder: Path, *, offline: bool, listener: Listener
+) -> None:
+    """Write Dockerfile, inputs (hard links into the store), descriptions, the unpacker and both toolchain roots.
+
+    folder: must not exist yet, or be empty; it appears only when it is complete. Raises UsageError, PinError,
+    NetworkError or EngineError.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError("is not an empty folder", where=str(folder), next="name a new folder: --context DIR")
+    inputs = {item.digest: item for layer in plan.layers for item in layer.inputs}
+    received: dict[str, int] = {}
+    total = sum(item.size for item in inputs.values())
+
+    def heard(event: FetchEvent) -> None:
+        received[event.name] = event.received
+        listener(Event("inputs", "fetching", sum(received.values()), total))
+
+    fetch(store, list(inputs.values()), offline=offline, progress=heard)
+    listener(Event("inputs", "done", total, total))
+    toolchains = _toolchains(store, plan, offline=offline, listener=listener)
+    files = {path: data for layer in plan.layers for path, data in layer.context.items()}
+    for layer in plan.layers:
+        if layer.spec is not None:
+            files[f"specs/{layer.id}.json"] = json.dumps(layer.spec, indent=1).encode()
+    for source in sorted(Path(builder.unpack.__file__).parent.glob("*.py")):
+        files[f"unpack/{source.name}"] = source.read_bytes()
+    files["Dockerfile"] = dockerfile.encode()
+    partial = folder.with_name(f".{folder.name}.partial")
+    try:
+        remove(partial)
+        write_context(store, partial, inputs.values(), files, toolchains)
+        if folder.exists():
+            folder.rmdir()
+        partial.rename(folder)
+    except OSError as error:
+        raise disk_error(error, folder) from error
+    finally:
+        remove(partial)
+
+
+def _toolchains(store: Store, plan: Plan, *, offline: bool, listener: Listener) -> dict[str, LayerRecord]:
+    needs = survey_roots(store, plan)
+    check_space(store, needs)
+    Builder(store, plan, engine=_no_engine, offline=offline, listener=listener, log=lambda line: None).run(needs)
+    found = {}
+    for layer in plan.toolchains:
+        record = store.layer(layer.key)
+        assert record is not None
+        found[layer.id.removeprefix("toolchain-")] = record
+    return found
+
+
+def _no_engine() -> NoReturn:
+    raise AssertionError("roots are unpacked without an engine")

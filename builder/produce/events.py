@@ -1,0 +1,30 @@
+"""What a running build tells those who watch it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+State = Literal["waiting", "fetching", "building", "packing", "cached", "done", "failed"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """A layer's state now. done and total in bytes, total 0 where it is not known; detail: one line from the engine."""
+
+    layer: str
+    state: State
+    done: int = 0
+    total: int = 0
+    detail: str = ""
+    at: float = 0.0
+
+
+Listener = Callable[[Event], None]
+
+
+def now() -> float:
+    """Seconds on a clock that only goes forward."""
+    return time.monotonic()

@@ -1,0 +1,92 @@
+"""From a plan to an image: survey, build what is missing, assemble, remember."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from builder.engine.base import Engine
+from builder.errors import InvalidError
+from builder.model.plan import Plan
+from builder.oci.basefetch import base_image
+from builder.oci.image import Image, assemble
+from builder.oci.store import LayerRecord, Store
+from builder.produce.build import Builder
+from builder.produce.conflicts import check_conflicts
+from builder.produce.events import Listener
+from builder.produce.survey import Needs, check_space, survey
+
+
+@dataclass(frozen=True)
+class Built:
+    """A built image, its layers by id, and the ids of those that were made just now."""
+
+    plan: Plan
+    image: Image
+    records: dict[str, LayerRecord]
+    made: frozenset[str]
+
+
+def build_image(
+    store: Store,
+    plan: Plan,
+    *,
+    engine: Callable[[], Engine],
+    offline: bool,
+    listener: Listener,
+    log: Callable[[str], None],
+    announce: Callable[[Needs], None],
+    jobs: int | None = None,
+) -> Built:
+    """Build what the store lacks and assemble the image. A build whose layers are all there starts no engine.
+
+    announce: told what the build will take, before it starts. Raises BuilderError.
+    """
+    base = base_image(plan, store, offline=offline)
+    needs = survey(store, plan)
+    if needs.layers:
+        announce(needs)
+        check_space(store, needs)
+        Builder(store, plan, engine=engine, offline=offline, listener=listener, log=log, jobs=jobs).run(needs)
+    built = assembled(store, plan, base_checked=base is not None, offline=offline)
+    return Built(plan, built.image, built.records, frozenset(layer.id for layer in needs.layers))
+
+
+def assembled(store: Store, plan: Plan, *, base_checked: bool = False, offline: bool = False) -> Built:
+    """The image of a plan whose layers are all in the store. Raises InvalidError when one is not."""
+    records = {}
+    for layer in plan.layers:
+        if layer.producer != "config":
+            record = store.layer(layer.key)
+            if record is None:
+                raise InvalidError(
+                    f"layer {layer.id} is not in the store",
+                    next=f"builder build --recipe {plan.recipe} --base {plan.base}",
+                )
+            records[layer.id] = record
+    image = assemble(plan, records, base_image(plan, store, offline=offline or base_checked))
+    known = store.image(plan.key)
+    if known is None or known.get("digest") != image.digest:
+        check_conflicts(plan, records, store)
+        store.put(image.config)
+        store.put(image.manifest)
+        store.record_image(plan.key, _record(plan, image, records))
+    return Built(plan, image, records, frozenset())
+
+
+def _record(plan: Plan, image: Image, records: dict[str, LayerRecord]) -> dict[str, object]:
+    """What was built, from what: every input that a layer consumed, by hash."""
+    return {
+        "digest": image.digest,
+        "recipe": plan.recipe,
+        "base": plan.base,
+        "layers": [
+            {
+                "id": layer.id,
+                "key": layer.key,
+                "digest": records[layer.id].digest if layer.id in records else None,
+                "inputs": {item.file: item.sha256 for item in layer.inputs},
+            }
+            for layer in plan.layers
+        ],
+    }

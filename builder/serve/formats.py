@@ -1,0 +1,113 @@
+"""A container as a docker command, a compose file, or a systemd unit. Every value is quoted for where it goes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+from builder.serve.spec import Container, Mount
+
+FORMATS = ("docker", "compose", "systemd")
+
+
+def docker_words(c: Container, *, detach: bool = True, home: str = "~") -> list[str]:
+    """The words of `docker run`. home: what a leading ~ of a host path becomes."""
+    words = ["docker", "run", "--name", c.name, "--gpus", "all", "--ipc", "host"]
+    words += ["--detach", "--restart", "unless-stopped"] if detach else ["--rm"]
+    words += ["--publish", f"{c.ports[0]}:{c.ports[1]}"] if c.ports else ["--network", "host"]
+    words += ["--shm-size", c.shm_size] if c.shm_size else []
+    words += ["--ulimit", "memlock=-1:-1"] if c.memlock else []
+    words += [word for device in c.devices for word in ("--device", device)]
+    words += ["--user", c.user] if c.user else []
+    words += [word for name, value in c.env for word in ("--env", f"{name}={value}")]
+    words += [word for name in c.secrets for word in ("--env", name)]
+    words += [word for mount in c.mounts for word in ("--volume", _bind(mount, home))]
+    words += ["--entrypoint", c.entrypoint] if c.entrypoint else []
+    return [*words, c.image, *c.command]
+
+
+def docker_command(c: Container) -> str:
+    """The docker command for a shell, one option on a line."""
+    words = docker_words(c)
+    lines: list[str] = []
+    options = len(words) - len(c.command) - 1
+    index = 2
+    lines.append("docker run")
+    while index < options:
+        step = 1 if words[index] in ("--detach", "--rm") else 2
+        lines.append(" ".join(shell(word) for word in words[index : index + step]))
+        index += step
+    lines.append(shell(c.image))
+    rest = list(c.command)
+    while rest:
+        count = next((n for n in range(1, len(rest)) if rest[n].startswith("--")), len(rest))
+        lines.append(" ".join(shell(word) for word in rest[:count]))
+        rest = rest[count:]
+    return " \\\n  ".join(lines) + "\n"
+
+
+def shell(word: str) -> str:
+    """One word for a shell; a leading ~/ stays the home folder."""
+    if word.startswith("~/"):
+        return '"$HOME"/' + shlex.quote(word[2:])
+    return shlex.quote(word)
+
+
+def compose(c: Container) -> str:
+    """A compose file. `$` of values is doubled, since compose replaces variables."""
+    import yaml
+
+    service: dict[str, Any] = {"image": _dollars(c.image), "container_name": c.name}
+    service |= {"restart": "unless-stopped", "ipc": "host"}
+    if c.ports:
+        service["ports"] = [f"{c.ports[0]}:{c.ports[1]}"]
+    else:
+        service["network_mode"] = "host"
+    service |= {"shm_size": c.shm_size} if c.shm_size else {}
+    service |= {"ulimits": {"memlock": {"soft": -1, "hard": -1}}} if c.memlock else {}
+    service |= {"devices": [f"{device}:{device}" for device in c.devices]} if c.devices else {}
+    service |= {"user": c.user} if c.user else {}
+    # A name without a value is taken from the environment of who starts it.
+    service["environment"] = [*(f"{name}={_dollars(value)}" for name, value in c.env), *c.secrets]
+    service["volumes"] = [_compose_bind(mount) for mount in c.mounts]
+    gpus = {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
+    service["deploy"] = {"resources": {"reservations": {"devices": [gpus]}}}
+    service |= {"entrypoint": [c.entrypoint]} if c.entrypoint else {}
+    service |= {"command": [_dollars(word) for word in c.command]} if c.command else {}
+    return yaml.safe_dump({"services": {c.name: service}}, sort_keys=False, width=1000, allow_unicode=True)
+
+
+def systemd(c: Container) -> str:
+    """A unit that runs the container in the foreground. Secrets come from /etc/builder/NAME.env."""
+    words = docker_words(c, detach=False, home="%h")
+    start = " ".join(unit_word(word) for word in words)
+    return (
+        f"[Unit]\nDescription=vLLM: {c.name}\nAfter=docker.service network-online.target\nRequires=docker.service\n\n"
+        f"[Service]\nEnvironmentFile=-/etc/builder/{c.name}.env\nExecStartPre=-docker rm --force {c.name}\n"
+        f"ExecStart={start}\nExecStop=docker stop {c.name}\nRestart=always\nTimeoutStartSec=infinity\n\n"
+        "[Install]\nWantedBy=multi-user.target\n"
+    )
+
+
+def unit_word(word: str) -> str:
+    """One word of a unit's command line: in double quotes, with %, $ and backslashes kept as they are."""
+    prefix = "%h" if word.startswith("%h/") else ""
+    text = word[len(prefix) :].replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    if not prefix and re.fullmatch(r"[A-Za-z0-9_@:=,./+-]+", text):
+        return text
+    return f'"{prefix}{text}"'
+
+
+def _bind(mount: Mount, home: str) -> str:
+    host = home + mount.host[1:] if mount.host.startswith("~/") else mount.host
+    return f"{host}:{mount.container}" + (":ro" if mount.read_only else "")
+
+
+def _compose_bind(mount: Mount) -> str:
+    host = "${HOME}" + _dollars(mount.host[1:]) if mount.host.startswith("~/") else _dollars(mount.host)
+    return f"{host}:{mount.container}" + (":ro" if mount.read_only else "")
+
+
+def _dollars(text: str) -> str:
+    return text.replace("$", "$$")

@@ -1,0 +1,166 @@
+"""What a container needs to serve a recipe: a pure value, made from recipe, base and the user's machine."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, replace
+
+from builder.errors import UsageError
+from builder.model.base import Base
+from builder.model.recipe import Recipe
+from builder.plan.serve import serving
+
+RAY_PORT = 6379
+COMPILE_CACHE = "~/vllm-compile-cache"
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A folder of the host in the container. A host path may begin with ~/, the home of who runs it."""
+
+    host: str
+    container: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True)
+class Node:
+    """One of two machines. interface: of the direct link. hca: its RDMA devices, for RoCE. head: the head's address."""
+
+    role: str
+    ip: str
+    head: str
+    interface: str
+    hca: str | None = None
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container: everything that `docker run` gets. env holds values, secrets only names."""
+
+    name: str
+    image: str
+    env: tuple[tuple[str, str], ...]
+    secrets: tuple[str, ...]
+    mounts: tuple[Mount, ...]
+    ports: tuple[int, int] | None
+    """Of the host and of the container; None on the host's network."""
+    shm_size: str | None
+    memlock: bool
+    devices: tuple[str, ...]
+    entrypoint: str | None
+    command: tuple[str, ...]
+    user: str | None = None
+
+
+def container(
+    recipe: Recipe,
+    base: Base,
+    image: str,
+    *,
+    port: int | None = None,
+    offline: bool = False,
+    user: str | None = None,
+    node: Node | None = None,
+) -> Container:
+    """The container that serves `recipe` from `image`. node: which of two machines this is.
+
+    Raises UsageError when a recipe for two nodes gets none.
+    """
+    if recipe.nodes == 2 and node is None:
+        raise UsageError(
+            f"{recipe.name} runs on two Sparks: say which one this is",
+            cause="interface names differ from machine to machine",
+            next="builder run --recipe NAME --role head --ip ADDRESS --head ADDRESS --interface NAME",
+        )
+    env = dict(recipe.run.env)
+    if offline:
+        env["HF_HUB_OFFLINE"] = "1"
+    cache = re.sub(r"[^A-Za-z0-9._-]+", "-", image.rpartition("@")[2].removeprefix("sha256:"))[-64:]
+    mounts = [Mount(item.host, item.container, item.read_only) for item in recipe.run.volumes]
+    # A compile cache of another image corrupts this one's: one folder for each.
+    mounts.append(Mount(f"{COMPILE_CACHE}/{cache}", "/root/.cache/vllm"))
+    host_network = recipe.run.network == "host" or recipe.nodes == 2
+    entrypoint, command = serving(recipe, base)
+    made = Container(
+        name=recipe.name,
+        image=image,
+        env=tuple(sorted(env.items())),
+        secrets=recipe.run.secrets,
+        mounts=tuple(mounts),
+        ports=None if host_network else (port or recipe.run.port, recipe.run.port),
+        shm_size=recipe.run.shm_size,
+        memlock=recipe.run.memlock,
+        devices=("/dev/infiniband",) if recipe.nodes == 2 else (),
+        entrypoint=None,
+        command=command,
+        user=user,
+    )
+    if node is None:
+        return made
+    words = (*(entrypoint or ()), *command)
+    words = words if words[:2] == ("vllm", "serve") else ("vllm", "serve", *words)
+    return _on_node(made, recipe, node, words)
+
+
+def _on_node(made: Container, recipe: Recipe, node: Node, words: tuple[str, ...]) -> Container:
+    transport = next((use.set.get("transport", "roce") for use in recipe.layers if use.layer == "cluster"), "roce")
+    env = {**dict(made.env), "VLLM_HOST_IP": node.ip, "GLOO_SOCKET_IFNAME": node.interface}
+    env["NCCL_SOCKET_IFNAME"] = node.interface
+    if transport == "roce":
+        if not node.hca:
+            raise UsageError("RoCE needs the names of the RDMA devices", next="--hca, as `ibdev2netdev` lists them")
+        env["NCCL_IB_HCA"] = node.hca
+    else:
+        env["UCX_NET_DEVICES"] = node.interface
+    if node.role == "head":
+        start = ("ray", "start", "--head", f"--port={RAY_PORT}", "--num-gpus=1", f"--node-ip-address={node.ip}")
+        script = f"{shlex.join(start)} && exec {shlex.join(words)}"
+    else:
+        join = ("ray", "start", f"--address={node.head}:{RAY_PORT}", "--num-gpus=1", f"--node-ip-address={node.ip}")
+        script = f"exec {shlex.join(join)} --block"
+    return replace(
+        made,
+        name=f"{made.name}-{node.role}",
+        env=tuple(sorted(env.items())),
+        entrypoint="/bin/bash",
+        command=("-c", script),
+    )
+
+
+def warm_up(recipe: Recipe, port: int) -> tuple[str, ...]:
+    """A first small request: it pays for what is compiled then, 25 to 60 seconds."""
+    import json
+
+    name = recipe.serve.flags.get("served-model-name") or recipe.serve.model or recipe.model.id
+    body = {"model": str(name), "messages": [{"role": "user", "content": "ping"}], "max_tokens": 3}
+    url = f"http://localhost:{port}/v1/chat/completions"
+    return ("curl", "-sS", url, "-H", "Content-Type: application/json", "-d", json.dumps(body))
+
+
+def prefetch(recipe: Recipe) -> list[tuple[dict[str, str], tuple[str, ...]]]:
+    """The commands that stage the weights: environment and words of each. Host paths may begin with ~/."""
+    made: list[tuple[dict[str, str], tuple[str, ...]]] = []
+    home = next((v.host for v in recipe.run.volumes if v.container == recipe.run.env.get("HF_HOME")), "~/vllm")
+    path = recipe.serve.model if (recipe.serve.model or "").startswith("/") else None
+    local = next((v.host for v in recipe.run.volumes if path and v.container == path), None)
+    if local is not None:
+        made.append(({}, ("hf", "download", recipe.model.id, "--local-dir", local)))
+    else:
+        made.append(({"HF_HOME": home}, ("hf", "download", recipe.model.id)))
+    for item in recipe.run.downloads:
+        repository, _, file = item.partition(":")
+        if file:
+            made.append(({}, ("hf", "download", repository, file, "--local-dir", home)))
+        else:
+            made.append(({"HF_HOME": home}, ("hf", "download", repository)))
+    return made
+
+
+def netplan(interface: str, address: str) -> str:
+    """A netplan file for the direct link between two Sparks, with jumbo frames."""
+    import yaml
+
+    link = {"mtu": 9000, "dhcp4": False, "addresses": [f"{address}/24"]}
+    return yaml.safe_dump({"network": {"version": 2, "ethernets": {interface: link}}}, sort_keys=False)

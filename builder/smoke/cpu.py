@@ -1,0 +1,145 @@
+"""The cpu tier: checks that run code of the image, on arm64 or under qemu."""
+
+from __future__ import annotations
+
+import ast
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from builder.model.check import Check
+from builder.smoke.driver import PROGRAM
+from builder.smoke.image import open_image
+from builder.smoke.kinds_cpu import Job, job
+from builder.smoke.report import Report, Result, Status
+from builder.smoke.runner import Command, Runner, Unable, follow, pick_runner, run
+from builder.smoke.static import Failed
+
+_START = 300.0
+"""Seconds an interpreter may take to start, on top of the first check's."""
+
+
+def run_cpu(
+    layout: Path,
+    manifest_digest: str | None,
+    checks: Sequence[Check],
+    *,
+    folder: Path,
+    env: Mapping[str, str] | None = None,
+    runner: Runner | None = None,
+    only: str | None = None,
+    tell: Callable[[str], object] = lambda text: None,
+) -> Report:
+    """Run the cpu checks among `checks` on one image.
+
+    folder: where a chroot's image is unpacked, and kept for the next run. env: on top of the image's. runner: how to
+    run commands, by default what `pick_runner` finds; only: the one way to try. tell: told what is being run.
+    Where the image cannot be run, every check is `not-run`, with the reason.
+    Raises InvalidError for a check that does not exist or has wrong arguments, and for an unreadable image.
+    """
+    image = open_image(layout, manifest_digest)
+    jobs = [job(check) for check in checks if check.tier == "cpu"]
+    report = Report(image.digest)
+    if not jobs:
+        return report
+    try:
+        tell("preparing the image to run")
+        way = runner or pick_runner(image, folder, only)
+    except Unable as reason:
+        report.results = [Result(job.check.id, job.check.kind, "cpu", "not-run", str(reason)) for job in jobs]
+        return report
+    try:
+        results: dict[int, Result] = {}
+        groups: dict[tuple[object, ...], list[int]] = {}
+        for number, each in enumerate(jobs):
+            groups.setdefault((number if each.argv else None, *each.process), []).append(number)
+        for numbers in groups.values():
+            group = [jobs[number] for number in numbers]
+            try:
+                one = _command if group[0].argv else _python
+                found = one(way, group, env or {}, tell)
+            except Unable as reason:
+                found = [_result(each, "not-run", str(reason), 0.0) for each in group]
+            results.update(zip(numbers, found, strict=True))
+        report.results = [results[number] for number in range(len(jobs))]
+        report.notes.append(way.note())
+    finally:
+        if runner is None:
+            way.close()
+    return report
+
+
+def _command(
+    runner: Runner, jobs: Sequence[Job], env: Mapping[str, str], tell: Callable[[str], object]
+) -> list[Result]:
+    (job,) = jobs
+    tell(job.check.id)
+    done = run(runner, Command(job.argv, {**env, **dict(job.env)}, job.user), job.timeout)
+    return [_judge(job, done.code, done.output, done.seconds)]
+
+
+def _python(runner: Runner, jobs: Sequence[Job], env: Mapping[str, str], tell: Callable[[str], object]) -> list[Result]:
+    """Run Python checks in one interpreter; when one takes it down, the rest get another."""
+    results: list[Result] = []
+    rest = list(jobs)
+    while rest:
+        found = _interpreter(runner, rest, env, tell)
+        results += found
+        # At least one is done each time, if only by failing.
+        rest = rest[len(found) :]
+    return results
+
+
+def _interpreter(
+    runner: Runner, jobs: Sequence[Job], env: Mapping[str, str], tell: Callable[[str], object]
+) -> list[Result]:
+    mark = f"@{secrets.token_hex(8)} "
+    results: list[Result] = []
+    noise: list[str] = []
+    begun = time.monotonic()
+    deadline = begun + _START + jobs[0].timeout
+
+    def line(data: bytes) -> None:
+        nonlocal begun, deadline
+        text = data.decode(errors="replace")
+        if not text.startswith(mark):
+            noise.append(text)
+            return
+        said = ast.literal_eval(text[len(mark) :])
+        now = jobs[len(results)]
+        if "begin" in said:
+            tell(now.check.id)
+            begun = time.monotonic()
+            deadline = begun + now.timeout
+        else:
+            results.append(_judge(now, 0 if said["ok"] else 1, said["output"], said["seconds"]))
+            deadline = time.monotonic() + _START
+
+    first = jobs[0]
+    program = ascii([(each.check.id, each.code) for each in jobs])
+    command = Command([first.python, "-c", PROGRAM, mark, program], {**env, **dict(first.env)}, first.user)
+    code = follow(runner.start(command), line, lambda: deadline)
+    if len(results) < len(jobs):
+        now = jobs[len(results)]
+        seconds = time.monotonic() - begun
+        output = "".join(noise)[-2000:]
+        if code is not None:
+            output = f"the interpreter ended by itself\n{output}"
+        results.append(_judge(now, code or (1 if code == 0 else None), output, seconds))
+    return results
+
+
+def _judge(job: Job, code: int | None, output: str, seconds: float) -> Result:
+    if code is None:
+        tail = output.strip()[-1000:]
+        said = f"it did not end within {job.timeout:g} s" + (f": {tail}" if tail else "")
+        return _result(job, "fail", said, seconds)
+    try:
+        return _result(job, "pass", job.judge(code, output), seconds)
+    except (Failed, ValueError) as reason:
+        return _result(job, "fail", str(reason), seconds)
+
+
+def _result(job: Job, status: Status, message: str, seconds: float) -> Result:
+    return Result(job.check.id, job.check.kind, "cpu", status, message, round(seconds, 3))

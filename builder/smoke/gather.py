@@ -1,0 +1,36 @@
+"""The checks of a plan: its base's, its layers', its recipe's, and those that follow from the plan itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import JsonValue
+
+from builder.model.check import Check
+from builder.model.plan import Plan
+
+
+def checks_of(plan: Plan) -> list[Check]:
+    """All checks, each id once, in order. An `entrypoint` check without arguments asks for what the plan says."""
+    found: dict[str, Check] = {}
+    for check in [*plan.checks, *_settings(plan)]:
+        if check.kind == "entrypoint" and not check.args:
+            args: dict[str, object] = {"command": list(plan.command)}
+            if plan.entrypoint is not None:
+                args["entrypoint"] = list(plan.entrypoint)
+            check = check.model_copy(update={"args": args})
+        found.setdefault(check.id, check)
+    return list(found.values())
+
+
+def _settings(plan: Plan) -> Iterator[Check]:
+    final = {item.name: item for item in plan.env}
+    for item in final.values():
+        args: dict[str, JsonValue] = {"name": item.name, "starts" if item.prepend else "value": item.value}
+        yield Check(id=_id("env", item.name), tier="static", kind="env", args=args)
+    for name, value in plan.labels:
+        yield Check(id=_id("label", name), tier="static", kind="label", args={"name": name, "value": value})
+
+
+def _id(kind: str, name: str) -> str:
+    return f"{kind}-{name.lower().replace('_', '-')}"[:64]

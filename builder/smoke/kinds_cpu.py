@@ -1,0 +1,201 @@
+"""The kinds of checks that run code of the image."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from builder.errors import InvalidError
+from builder.model.check import Check
+from builder.smoke.static import Failed, invalid_args
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a check runs: Python `code`, or `argv`. judge: given the exit status and output, says what was found.
+
+    alone: the code gets an interpreter of its own. timeout: seconds.
+    """
+
+    check: Check
+    judge: Callable[[int, str], str]
+    code: str = ""
+    argv: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    user: str = ""
+    python: str = "python3"
+    alone: bool = False
+    timeout: float = 900.0
+
+    @property
+    def process(self) -> tuple[object, ...]:
+        """Python jobs with the same value can share an interpreter."""
+        return (self.check.id if self.alone or self.argv else "", self.python, self.user, self.env)
+
+
+KINDS: dict[str, Callable[..., dict[str, Any]]] = {}
+"""Functions of a check's own arguments; they return the members of a Job."""
+
+
+def kind(name: str) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., dict[str, Any]]]:
+    """Register a kind of check."""
+
+    def register(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+        from pydantic import ConfigDict, validate_call
+
+        KINDS[name] = validate_call(config=ConfigDict(strict=True))(function)
+        return function
+
+    return register
+
+
+def job(check: Check) -> Job:
+    """What a check runs. Raises InvalidError when it does not exist or has wrong arguments.
+
+    Arguments of every kind: timeout (seconds), env, user ("UID[:GID]"), python (interpreter), alone.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    types = {"timeout": float, "env": dict[str, str], "user": str, "python": str, "alone": bool}
+    args = {
+        name.replace("-", "_"): tuple(value) if isinstance(value, list) else value for name, value in check.args.items()
+    }
+    if check.kind not in KINDS:
+        raise InvalidError(
+            f"check {check.id}: no cpu check {check.kind!r}", next=f"there are: {', '.join(sorted(KINDS))}"
+        )
+    try:
+        common: dict[str, Any] = {
+            name: TypeAdapter(types[name]).validate_python(args.pop(name)) for name in types if name in args
+        }
+        if isinstance(common.get("env"), Mapping):
+            common["env"] = tuple(sorted(common["env"].items()))
+        return Job(check=check, **common, **KINDS[check.kind](**args))
+    except ValidationError as error:
+        raise invalid_args(check, error) from error
+
+
+@kind("python")
+def python(*, code: str, output: str | None = None, matches: str | None = None) -> dict[str, Any]:
+    """Python code runs without an exception; it prints exactly `output`, or something that `matches` is found in."""
+    return {"code": code, "judge": _prints(output, matches)}
+
+
+@kind("import")
+def import_(*, module: str, version: str | None = None) -> dict[str, Any]:
+    """A module can be imported; its `__version__` is this."""
+    code = f"import importlib\nprint(getattr(importlib.import_module({module!r}), '__version__', 'imported'))"
+    return {"code": code, "judge": _last_line_is(version)}
+
+
+@kind("command")
+def command(
+    *, argv: Sequence[str], output: str | None = None, matches: str | None = None, status: int = 0
+) -> dict[str, Any]:
+    """A command ends with this exit status and prints exactly `output`, or something that `matches` is found in."""
+    return {"argv": tuple(argv), "judge": _prints(output, matches, status)}
+
+
+_MAPPED = """
+import ctypes, json, torch
+with open("/proc/self/maps") as maps:
+    paths = sorted({line.split(None, 5)[5].strip() for line in maps if "/libnccl.so" in line})
+found = {}
+for path in paths:
+    version = ctypes.c_int()
+    ctypes.CDLL(path).ncclGetVersion(ctypes.byref(version))
+    found[path] = version.value
+print(json.dumps(found))
+"""
+
+
+@kind("nccl-mapped")
+def nccl_mapped(*, under: str = "/opt/nccl", version: str | None = None) -> dict[str, Any]:
+    """After `import torch`, the one libnccl in memory is a file below `under`, and says it is this version.
+
+    torch.cuda.nccl.version() is what torch was compiled with; only ncclGetVersion of the mapped file tells.
+    """
+
+    def judge(status: int, output: str) -> str:
+        _ended(status, output)
+        found: dict[str, int] = json.loads(output.strip().rpartition("\n")[2])
+        said = {path: _nccl_version(number) for path, number in found.items()}
+        text = ", ".join(f"{path} ({name})" for path, name in said.items()) or "none"
+        if len(said) != 1 or not next(iter(said)).startswith(under.rstrip("/") + "/"):
+            raise Failed(f"libnccl in memory: {text}; expected one below {under}")
+        if version is not None and next(iter(said.values())) != version.partition("-")[0]:
+            raise Failed(f"libnccl in memory: {text}; expected version {version}")
+        return text
+
+    return {"code": _MAPPED, "judge": judge}
+
+
+_ASSEMBLES = """
+import os, subprocess, tempfile
+path = {path!r}
+if path is None:
+    from triton.backends.nvidia import compiler
+    try:
+        tool = compiler.get_ptxas(121)
+    except TypeError:
+        tool = compiler.get_ptxas()
+    path = getattr(tool, "path", None) or tool[0]
+with tempfile.TemporaryDirectory() as folder:
+    source, target = os.path.join(folder, "a.ptx"), os.path.join(folder, "a.cubin")
+    with open(source, "w") as file:
+        file.write(".version 8.8\\n.target {arch}\\n.address_size 64\\n.visible .entry kernel()\\n{{\\n ret;\\n}}\\n")
+    subprocess.run([path, "-arch={arch}", source, "-o", target], check=True)
+    with open(target, "rb") as file:
+        head = file.read(20)
+    assert head[:4] == b"\\x7fELF" and head[18] == 190, "what it made is no cubin"
+print(path)
+"""
+
+
+@kind("ptxas-assembles")
+def ptxas_assembles(*, arch: str = "sm_121a", path: str | None = None) -> dict[str, Any]:
+    """The ptxas that Triton calls for compute capability 12.1 (or the one at `path`) assembles a kernel for `arch`."""
+    if not re.fullmatch(r"sm_\d+[af]?", arch):
+        raise InvalidError(f"not an architecture: {arch}")
+    return {"code": _ASSEMBLES.format(path=path, arch=arch), "judge": _last_line_is(None)}
+
+
+def _ended(status: int, output: str, wanted: int = 0) -> None:
+    if status != wanted:
+        tail = output.strip()[-1500:]
+        raise Failed(f"exit status {status}{f', not {wanted}' if wanted else ''}" + (f": {tail}" if tail else ""))
+
+
+def _prints(output: str | None, matches: str | None, status: int = 0) -> Callable[[int, str], str]:
+    def judge(code: int, printed: str) -> str:
+        _ended(code, printed, status)
+        text = printed.strip()
+        if output is not None and text != output.strip():
+            raise Failed(f"it prints {text[-500:]!r}, expected {output.strip()!r}")
+        if matches is not None:
+            found = re.search(matches, text)
+            if not found:
+                raise Failed(f"it prints {text[-500:]!r}, in which there is no {matches!r}")
+            return found[0][:200]
+        return text.rpartition("\n")[2][:200]
+
+    return judge
+
+
+def _last_line_is(wanted: str | None) -> Callable[[int, str], str]:
+    def judge(code: int, printed: str) -> str:
+        _ended(code, printed)
+        line = printed.strip().rpartition("\n")[2]
+        if wanted is not None and line != wanted:
+            raise Failed(f"it is {line}, expected {wanted}")
+        return line[:200]
+
+    return judge
+
+
+def _nccl_version(number: int) -> str:
+    # From 2.9 on: major * 10000 + minor * 100 + patch.
+    return f"{number // 10000}.{number % 10000 // 100}.{number % 100}"

@@ -1,0 +1,147 @@
+"""One layer blob as a stream: its entries, without unpacking it."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from builder.errors import InvalidError
+
+_CHUNK = 1 << 20
+ZSTD = b"\x28\xb5\x2f\xfd"
+"""What a zstd frame begins with."""
+
+
+class _Source(Protocol):
+    def readinto(self, buffer: Any, /) -> int | None: ...
+
+
+class Forward(io.RawIOBase):
+    """A stream that only goes forward: skipping is reading into one buffer. tarfile needs no more of a file."""
+
+    def __init__(self, source: _Source, damage: type[Exception] = OSError) -> None:
+        self._source = source
+        self._damage = damage
+        self._buffer = bytearray(_CHUNK)
+        self._view = memoryview(self._buffer)
+        self._start = self._end = self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        if size < 0:
+            return b"".join(iter(lambda: self.read(_CHUNK), b""))
+        parts = []
+        while size and (taken := self._take(size)):
+            parts.append(bytes(taken))
+            size -= len(taken)
+        return b"".join(parts)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        if whence != 0 or offset < self._position:
+            raise io.UnsupportedOperation("this stream only goes forward")
+        while self._position < offset:
+            if not self._take(offset - self._position):
+                break
+        return self._position
+
+    def copy(self, size: int, write: Any) -> None:
+        """Hand the next `size` bytes to `write` in pieces. Raises InvalidError when the stream ends before."""
+        while size:
+            taken = self._take(size)
+            if not taken:
+                raise InvalidError("the layer ends in the middle of a file")
+            write(taken)
+            size -= len(taken)
+
+    def _take(self, most: int) -> memoryview:
+        if self._start == self._end:
+            try:
+                self._start, self._end = 0, self._source.readinto(self._view) or 0
+            except (OSError, EOFError, zlib.error, self._damage) as error:
+                raise InvalidError(f"not a readable layer: {error}") from error
+        stop = min(self._end, self._start + most)
+        taken = self._view[self._start : stop]
+        self._position += stop - self._start
+        self._start = stop
+        return taken
+
+
+class LayerStream:
+    """A layer blob (tar, plain or compressed with gzip or zstd) read once, front to back.
+
+    Iterating gives tarfile's members; `copy` and `head` read the content of the member that came last.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = path.open("rb")
+        magic = self._file.read(4)
+        self._file.seek(0)
+        self.stream = _decompress(self._file, magic)
+
+    def __iter__(self) -> Iterator[tarfile.TarInfo]:
+        try:
+            archive = tarfile.TarFile(fileobj=self.stream, mode="r")
+            member = archive.firstmember  # type: ignore[attr-defined]
+            while member is not None:
+                yield member
+                # Not archive.next(): it steps back by a byte, and keeps every member in memory.
+                self.stream.seek(archive.offset)
+                try:
+                    member = tarfile.TarInfo.fromtarfile(archive)
+                except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
+                    return
+        except (tarfile.TarError, ValueError) as error:
+            raise InvalidError(f"not a readable layer: {error}", where=str(self._path)) from error
+
+    def copy(self, member: tarfile.TarInfo, write: Any) -> None:
+        """Hand the member's content to `write`, in pieces."""
+        self.stream.seek(member.offset_data)
+        self.stream.copy(member.size, write)
+
+    def head(self, member: tarfile.TarInfo, size: int) -> bytes:
+        """The first bytes of the member's content; `copy` cannot follow."""
+        return self.stream.read(min(size, member.size))
+
+    def close(self) -> None:
+        """Close the blob."""
+        self._file.close()
+
+    def __enter__(self) -> LayerStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _decompress(file: io.BufferedReader, magic: bytes) -> Forward:
+    if magic == ZSTD:
+        import zstandard
+
+        reader = zstandard.ZstdDecompressor().stream_reader(file, read_size=_CHUNK, read_across_frames=True)
+        return Forward(reader, zstandard.ZstdError)
+    if magic[:2] == b"\x1f\x8b":
+        import gzip
+
+        return Forward(gzip.GzipFile(fileobj=file, mode="rb"))
+    return Forward(file)
+
+
+def clean(name: str) -> str:
+    """A tar member's name as a path without leading slash ("" is the root). Raises InvalidError for `..`."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise InvalidError(f"a layer has a path that leaves the image: {name}")
+    return "/".join(parts)

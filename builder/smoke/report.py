@@ -1,0 +1,115 @@
+"""What the checks of one image found."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+from xml.etree import ElementTree
+
+Status = Literal["pass", "fail", "not-run"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One check. message: what was found, or why it was not run. seconds: wall time."""
+
+    id: str
+    kind: str
+    tier: str
+    status: Status
+    message: str = ""
+    seconds: float = 0.0
+
+
+@dataclass
+class Report:
+    """The results of an image. digest: of its manifest. notes: how the image was run."""
+
+    digest: str
+    results: list[Result] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, other: Report) -> None:
+        """Take over another tier's results of the same image."""
+        self.results += other.results
+        self.notes += other.notes
+
+    def count(self, status: Status) -> int:
+        """How many results have this status."""
+        return sum(result.status == status for result in self.results)
+
+    def ok(self, *, require: bool = False) -> bool:
+        """Whether nothing failed; with `require`, whether everything was run, too."""
+        return not self.count("fail") and not (require and self.count("not-run"))
+
+    def summary(self) -> str:
+        """One line: counts and digest."""
+        counts = f"{self.count('pass')} passed, {self.count('fail')} failed, {self.count('not-run')} not run"
+        return f"{counts}: {self.digest}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For --json."""
+        counts = {"passed": self.count("pass"), "failed": self.count("fail"), "not_run": self.count("not-run")}
+        return {
+            "digest": self.digest,
+            "ok": self.ok(),
+            **counts,
+            "results": [asdict(result) for result in self.results],
+            "notes": list(self.notes),
+        }
+
+    def as_junit(self) -> str:
+        """JUnit XML: one suite per tier, named after the tier and the image's digest."""
+        root = ElementTree.Element("testsuites")
+        for tier in dict.fromkeys(result.tier for result in self.results):
+            results = [result for result in self.results if result.tier == tier]
+            suite = ElementTree.SubElement(
+                root,
+                "testsuite",
+                name=f"{tier} {self.digest}",
+                tests=str(len(results)),
+                failures=str(sum(result.status == "fail" for result in results)),
+                skipped=str(sum(result.status == "not-run" for result in results)),
+                time=f"{sum(result.seconds for result in results):.3f}",
+            )
+            for result in results:
+                case = ElementTree.SubElement(
+                    suite, "testcase", classname=f"{tier}.{result.kind}", name=result.id, time=f"{result.seconds:.3f}"
+                )
+                message = _printable(result.message)
+                if result.status == "fail":
+                    ElementTree.SubElement(case, "failure", message=message.partition("\n")[0]).text = message
+                elif result.status == "not-run":
+                    ElementTree.SubElement(case, "skipped", message=message)
+        ElementTree.indent(root)
+        return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+    def as_table(self, *, width: int | None = None, color: bool = False) -> str:
+        """A table for people. width: columns of the terminal, None for rich's guess."""
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        styles = {"pass": "green", "fail": "bold red", "not-run": "yellow"}
+        table = Table(box=None, pad_edge=False)
+        for title in ("check", "tier", "result", "time"):
+            table.add_column(title, no_wrap=True)
+        table.add_column("found", overflow="fold")
+        for result in self.results:
+            time = f"{result.seconds:.1f} s" if result.seconds >= 0.05 else ""
+            # Text, not markup: messages carry what the image printed.
+            status = Text(result.status.replace("-", " "), style=styles[result.status])
+            table.add_row(Text(result.id), result.tier, status, time, Text(_printable(result.message)))
+        out = io.StringIO()
+        console = Console(file=out, width=width, force_terminal=color, no_color=not color)
+        console.print(table)
+        for note in self.notes:
+            console.print(Text(note))
+        console.print(Text(self.summary()))
+        return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _printable(text: str) -> str:
+    """Without control characters: XML forbids them, and a terminal would obey them."""
+    return "".join(character if character == "\n" or character.isprintable() else "?" for character in text)

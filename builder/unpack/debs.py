@@ -1,0 +1,140 @@
+"""Debian packages to the tree that they make when they are unpacked and nothing of them is run."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import tarfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from .entry import Entry, UnpackError, damaged
+from .spool import NAMES, Spool
+
+MERGED = ("bin", "sbin", "lib", "lib64")
+"""Top-level folders that are links into /usr; packages of bookworm still put files through them."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """What the tree needs to know of an unpacked package: its control fields as text, its conffiles, its paths."""
+
+    name: str
+    control: str
+    conffiles: tuple[str, ...]
+    paths: tuple[str, ...]
+
+
+def unpack(files: Iterable[tuple[Path, str]], spool: Spool) -> tuple[list[Entry], list[Package]]:
+    """Members of all packages, in the order of `files`, with paths below bin, sbin, lib and lib64 moved below usr.
+
+    files: where each package lies, under any name, and its own file name. Raises UnpackError.
+    """
+    entries: list[Entry] = []
+    packages: list[Package] = []
+    for path, label in files:
+        with damaged(label):
+            members, package = _one(path, label, spool)
+        entries += members
+        packages.append(package)
+    return entries, packages
+
+
+def _one(path: Path, label: str, spool: Spool) -> tuple[list[Entry], Package]:
+    control: str | None = None
+    conffiles: tuple[str, ...] = ()
+    entries: list[Entry] | None = None
+    with path.open("rb") as file:
+        for name, size in _ar_members(file, label):
+            start = file.tell()
+            if start + size > path.stat().st_size:
+                raise UnpackError(f"{label} ends within its member {name}")
+            if name.startswith("control.tar"):
+                control, conffiles = _control(_decompressed(io.BytesIO(file.read(size)), name, label), label)
+            elif name.startswith("data.tar"):
+                with _decompressed(_Window(file, size), name, label) as stream:
+                    entries = [_merged(entry) for entry in spool.take(stream, label)]
+            file.seek(start + size + size % 2)
+    if control is None or entries is None:
+        raise UnpackError(f"{label}: not a Debian package")
+    name = next((line[9:].strip() for line in control.splitlines() if line.startswith("Package: ")), "")
+    if not name:
+        raise UnpackError(f"{label}: its control file names no package")
+    return entries, Package(name, control, conffiles, tuple(entry.path for entry in entries))
+
+
+def _ar_members(file: IO[bytes], owner: str) -> Iterable[tuple[str, int]]:
+    if file.read(8) != b"!<arch>\n":
+        raise UnpackError(f"{owner}: not a Debian package")
+    while len(header := file.read(60)) == 60:
+        size = header[48:58].strip()
+        if header[58:] != b"`\n" or not size.isdigit():
+            raise UnpackError(f"{owner}: damaged ar header")
+        yield header[:16].decode("ascii", "replace").strip().rstrip("/"), int(size)
+
+
+class _Window(io.RawIOBase):
+    """The next `size` bytes of a file as a file of its own."""
+
+    def __init__(self, file: IO[bytes], size: int) -> None:
+        self._file = file
+        self._left = size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        data = self._file.read(min(len(buffer), self._left))
+        buffer[: len(data)] = data
+        self._left -= len(data)
+        return len(data)
+
+
+def _decompressed(stream: Any, name: str, owner: str) -> IO[bytes]:
+    raw: Any = io.BufferedReader(stream, 1 << 20) if isinstance(stream, io.RawIOBase) else stream
+    readers: dict[str, Callable[[Any], Any]] = {
+        "xz": lzma.open,
+        "gz": gzip.open,
+        "bz2": bz2.open,
+        "tar": lambda file: file,
+    }
+    reader = readers.get(name.rpartition(".")[2])
+    if reader is None:
+        raise UnpackError(f"{owner}: cannot read the compression of its member {name}")
+    opened: IO[bytes] = reader(raw)
+    return opened
+
+
+def _control(stream: IO[bytes], owner: str) -> tuple[str, tuple[str, ...]]:
+    control, conffiles = "", ""
+    with tarfile.open(fileobj=stream, mode="r|", encoding="utf-8", errors=NAMES) as archive:
+        for member in archive:
+            file = archive.extractfile(member) if member.isreg() else None
+            if file is not None and member.name in ("./control", "control"):
+                control = file.read().decode("utf-8")
+            elif file is not None and member.name in ("./conffiles", "conffiles"):
+                conffiles = file.read().decode("utf-8")
+    if not control:
+        raise UnpackError(f"{owner}: no control file")
+    # A line may carry a flag before the path; such a file ("remove-on-upgrade") is not installed.
+    return control, tuple(line for line in conffiles.splitlines() if line.startswith("/"))
+
+
+def _merged(entry: Entry) -> Entry:
+    path, link = _usr(entry.path), entry.link
+    if entry.kind == "dir" and path in MERGED:
+        path = f"usr/{path}"
+    if entry.kind == "hardlink":
+        link = _usr(link)
+    if path == entry.path and link == entry.link:
+        return entry
+    return Entry(path, entry.kind, entry.mode, entry.size, link, entry.read, entry.owner)
+
+
+def _usr(path: str) -> str:
+    first, slash, _ = path.partition("/")
+    return f"usr/{path}" if slash and first in MERGED else path

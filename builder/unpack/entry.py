@@ -1,0 +1,93 @@
+"""One file, directory or link of a layer."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import lzma
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+CHUNK = 1 << 20
+
+Reader = Callable[[], Iterator[bytes]]
+
+
+class UnpackError(Exception):
+    """An input that cannot be unpacked, or a file that may not be where it wants to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A member of a layer's tree.
+
+    path: relative, without leading or trailing slash. kind: file, dir, symlink or hardlink. mode: permission bits.
+    size: of a file, in bytes. link: target of a symlink as written, or path of the file that a hardlink is.
+    read: gives a file's content in chunks; may be called once per pass. owner: which input brought it, for messages.
+    """
+
+    path: str
+    kind: str
+    mode: int
+    size: int = 0
+    link: str = ""
+    read: Reader | None = None
+    owner: str = ""
+
+
+def from_bytes(path: str, data: bytes, mode: int = 0o644, owner: str = "") -> Entry:
+    """A file with this content."""
+    return Entry(path, "file", mode, len(data), read=lambda: iter((data,)), owner=owner)
+
+
+def symlink(path: str, target: str, owner: str = "") -> Entry:
+    """A symbolic link."""
+    return Entry(path, "symlink", 0o777, link=target, owner=owner)
+
+
+def directory(path: str, mode: int = 0o755, owner: str = "") -> Entry:
+    """A directory."""
+    return Entry(path, "dir", mode, owner=owner)
+
+
+def content(entry: Entry) -> bytes:
+    """The whole content of a small file."""
+    if entry.read is None:
+        raise UnpackError(f"{entry.path} has no content")
+    return b"".join(entry.read())
+
+
+def raw(path: str) -> bytes:
+    """The bytes of a path: not every name is UTF-8."""
+    return path.encode("utf-8", "surrogateescape")
+
+
+@contextlib.contextmanager
+def damaged(owner: str) -> Iterator[None]:
+    """Turns what the standard library raises while it reads a damaged archive into UnpackError.
+
+    An error of the machine, such as a full disk, stays an OSError.
+    """
+    try:
+        yield
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, csv.Error, EOFError) as error:
+        raise UnpackError(f"{owner} is damaged: {error}") from error
+    except (ValueError, RuntimeError) as error:
+        # Numbers and text that are none; compressions and encryptions that zipfile does not know.
+        raise UnpackError(f"{owner} cannot be read: {error}") from error
+    except OSError as error:
+        # gzip and bz2 raise it, without a number, for content that is not theirs.
+        if error.errno is not None:
+            raise
+        raise UnpackError(f"{owner} is damaged: {error}") from error
+
+
+def clean_path(name: str, owner: str) -> str:
+    """A member name as a relative path. Raises UnpackError for one that would leave the tree."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if ".." in parts or "\0" in name:
+        raise UnpackError(f"{owner}: unsafe path {name!r}")
+    return "/".join(parts)

@@ -1,0 +1,116 @@
+"""Tar streams whose members must be read in another order than they come in."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from typing import IO
+
+from .entry import CHUNK, Entry, Reader, UnpackError, clean_path, damaged
+
+NAMES = "surrogateescape"
+"""How tarfile keeps names that are not UTF-8. It is told an encoding, else it asks the locale: other bytes come out."""
+
+
+class Spool:
+    """Keeps file contents of tar streams in one unnamed temporary file, from where entries read them.
+
+    folder: where the temporary file lies; it needs as many bytes as the contents have together. Members keep their
+    mode; owners, times and extended attributes are dropped.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        self._end = 0
+
+    def close(self) -> None:
+        """Give the disk space back; entries can no longer be read."""
+        self._file.close()
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def take(self, stream: IO[bytes], owner: str) -> list[Entry]:
+        """All members of an uncompressed tar stream, in its order. Raises UnpackError for what a layer cannot hold."""
+        entries = []
+        with (
+            damaged(owner),
+            tarfile.open(fileobj=stream, mode="r|", bufsize=CHUNK, encoding="utf-8", errors=NAMES) as archive,
+        ):
+            for member in archive:
+                entry = self._entry(archive, member, owner)
+                if entry is not None:
+                    entries.append(entry)
+        return entries
+
+    def _entry(self, archive: tarfile.TarFile, member: tarfile.TarInfo, owner: str) -> Entry | None:
+        start = self._end
+        entry = entry_of(member, owner, lambda: self._read(start, member.size))
+        if entry is not None and entry.kind == "file":
+            source = archive.extractfile(member)
+            assert source is not None
+            while chunk := source.read(CHUNK):
+                self._file.write(chunk)
+                self._end += len(chunk)
+        return entry
+
+    def _read(self, start: int, size: int) -> Iterator[bytes]:
+        self._file.flush()
+        descriptor = self._file.fileno()
+        while size > 0:
+            chunk = os.pread(descriptor, min(CHUNK, size), start)
+            if not chunk:
+                raise UnpackError("the temporary file is shorter than what was written to it")
+            yield chunk
+            start += len(chunk)
+            size -= len(chunk)
+
+
+def index(path: str, owner: str) -> list[Entry]:
+    """All members of an uncompressed tar file, whose contents are read from where they are. Raises UnpackError."""
+    entries = []
+    with damaged(owner), tarfile.open(path, mode="r:", bufsize=CHUNK, encoding="utf-8", errors=NAMES) as archive:
+        for member in archive:
+            if member.issparse():
+                raise UnpackError(f"{owner}: {member.name} is a sparse file")
+            entry = entry_of(member, owner, partial(_section, path, member.offset_data, member.size))
+            if entry is not None:
+                entries.append(entry)
+        # tarfile takes a header that is cut off for the end.
+        if b"".join(_section(path, archive.offset, tarfile.BLOCKSIZE)).strip(b"\0"):
+            raise UnpackError(f"{owner} is damaged: it ends within a header")
+    return entries
+
+
+def entry_of(member: tarfile.TarInfo, owner: str, read: Reader) -> Entry | None:
+    """A tar member as an entry; None for the root folder itself. Raises UnpackError for what a layer cannot hold."""
+    path = clean_path(member.name, owner)
+    mode = member.mode & 0o7777
+    if not path:
+        return None
+    if member.isdir():
+        return Entry(path, "dir", mode, owner=owner)
+    if member.issym():
+        return Entry(path, "symlink", 0o777, link=member.linkname, owner=owner)
+    if member.islnk():
+        return Entry(path, "hardlink", mode, link=clean_path(member.linkname, owner), owner=owner)
+    if member.isreg():
+        return Entry(path, "file", mode, member.size, read=read, owner=owner)
+    raise UnpackError(f"{owner}: {path} is a device, socket or pipe: a layer holds files, directories and links")
+
+
+def _section(path: str, start: int, size: int) -> Iterator[bytes]:
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+        file.seek(start)
+        while size > 0:
+            chunk = file.read(min(CHUNK, size))
+            if not chunk:
+                raise UnpackError(f"{path} ended early")
+            yield chunk
+            size -= len(chunk)

@@ -1,0 +1,138 @@
+"""A layer's description to its entries, in the one order and with the rules that every layer follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from . import debs, root, wheels
+from .entry import Entry, UnpackError, clean_path, directory, from_bytes, raw, symlink
+from .spool import Spool
+
+ALLOWED = ("etc", "opt", "srv", "usr")
+"""Where a layer that is not a root may place files: folders that are plain, 0755 and root's on every base."""
+
+PLACED = "the layer's files"
+"""The owner of what a layer places itself: it wins over what packages and wheels bring."""
+
+Locate = Callable[[Mapping[str, Any]], Path]
+"""Finds an input, given as its entry in the description, on disk."""
+
+
+def entries(spec: Mapping[str, Any], locate: Locate, spool: Spool) -> list[Entry]:
+    """What a `files` layer's description unpacks to, normalised. The spool must stay open while contents are read.
+
+    spec keys: root, debs [{file}], wheels [{file, strip, into}], scheme, files [{path, link | content | directory,
+    mode}], shared (paths that several wheels hold; the first wheel's stays). Raises UnpackError.
+    """
+    made: list[Entry] = []
+    if spec["debs"]:
+        unpacked, packages = debs.unpack(((locate(item), item["file"]) for item in spec["debs"]), spool)
+        made += unpacked
+        made += root.complete({entry.path: entry for entry in unpacked}, packages)
+    scheme = wheels.Scheme(**spec["scheme"]) if spec["scheme"] else None
+    stripped: dict[str, int] = {}
+    for item in spec["wheels"]:
+        if item.get("strip"):
+            found = wheels.extract(locate(item), item["file"], item["strip"], item["into"])
+            stripped[item["strip"]] = stripped.get(item["strip"], 0) + len(found)
+            made += found
+        elif scheme is not None:
+            made += wheels.install(locate(item), item["file"], scheme)
+        else:
+            raise UnpackError(f"{item['file']}: no site directory to install it into")
+    if empty := [path for path, count in stripped.items() if not count]:
+        raise UnpackError(f"none of the layer's wheels has a file below {empty[0]}")
+    made += [placed(item) for item in spec["files"]]
+    return normalise(made, is_root=spec["root"], shared=frozenset(spec["shared"]))
+
+
+def placed(item: Mapping[str, Any]) -> Entry:
+    """One entry of the description's `files`."""
+    path = clean_path(item["path"], PLACED)
+    if item.get("link") is not None:
+        return symlink(path, item["link"], PLACED)
+    if item.get("directory"):
+        return directory(path, int(item.get("mode") or "0755", 8), PLACED)
+    return from_bytes(path, item["content"].encode(), int(item.get("mode") or "0644", 8), PLACED)
+
+
+def normalise(found: Iterable[Entry], *, is_root: bool, shared: frozenset[str] = frozenset()) -> list[Entry]:
+    """Entries sorted by path, every parent present, of hard links the first name the file.
+
+    Raises UnpackError for two different things at one path, for files below a file or link, for whiteouts, and, unless
+    it is a root, for paths outside usr, opt, etc and srv and for set-user-id or set-group-id bits.
+    """
+    tree: dict[str, Entry] = {}
+    for entry in found:
+        _put(tree, entry, shared)
+    for path in list(tree):
+        _add_parents(tree, path)
+    if not is_root:
+        with_children = {path.rpartition("/")[0] for path in tree}
+        for path in with_children & tree.keys():
+            # Emitting a folder that the base has too would change its mode: all bases have 0755 there.
+            if tree[path].kind == "dir":
+                tree[path] = directory(path)
+        for entry in tree.values():
+            _check_place(entry)
+    return _link_to_first(tree)
+
+
+def _put(tree: dict[str, Entry], entry: Entry, shared: frozenset[str]) -> None:
+    if "/.wh." in f"/{entry.path}":
+        raise UnpackError(f"/{entry.path}: a name that begins with .wh. deletes files of the layers below")
+    existing = tree.get(entry.path)
+    if existing is None:
+        tree[entry.path] = entry
+    elif existing.kind == entry.kind == "dir" or (
+        existing.kind == entry.kind == "symlink" and existing.link == entry.link
+    ):
+        return
+    elif entry.owner == PLACED and entry.kind != "dir":
+        tree[entry.path] = entry
+    elif entry.path not in shared:
+        raise UnpackError(f"{entry.path} comes from both {existing.owner} and {entry.owner}")
+
+
+def _add_parents(tree: dict[str, Entry], path: str) -> None:
+    parent = path.rpartition("/")[0]
+    while parent:
+        existing = tree.get(parent)
+        if existing is None:
+            tree[parent] = directory(parent)
+        elif existing.kind != "dir":
+            raise UnpackError(f"{path} lies below {parent}, which is not a directory")
+        parent = parent.rpartition("/")[0]
+
+
+def _check_place(entry: Entry) -> None:
+    first = entry.path.partition("/")[0]
+    if first not in ALLOWED or (entry.path == first and entry.kind != "dir"):
+        raise UnpackError(
+            f"a layer may not place /{entry.path}: only files below {', '.join('/' + name for name in ALLOWED)} keep "
+            "their meaning on every base"
+        )
+    if entry.kind in ("file", "dir") and entry.mode & 0o6000:
+        raise UnpackError(f"/{entry.path} is set-user-id or set-group-id, which only a root layer may bring")
+
+
+def _link_to_first(tree: dict[str, Entry]) -> list[Entry]:
+    groups: dict[str, list[str]] = {}
+    for path, entry in tree.items():
+        if entry.kind == "hardlink":
+            target = tree.get(entry.link)
+            hops = 0
+            while target is not None and target.kind == "hardlink" and hops < 64:
+                target, hops = tree.get(target.link), hops + 1
+            if target is None or target.kind != "file":
+                raise UnpackError(f"{path} is a hard link to {entry.link}, which is not a file of this layer")
+            groups.setdefault(target.path, [target.path]).append(path)
+    for target_path, names in groups.items():
+        file = tree[target_path]
+        first, *others = sorted(names, key=raw)
+        tree[first] = Entry(first, "file", file.mode, file.size, read=file.read, owner=file.owner)
+        for name in others:
+            tree[name] = Entry(name, "hardlink", file.mode, link=first, owner=file.owner)
+    return [tree[path] for path in sorted(tree, key=raw)]

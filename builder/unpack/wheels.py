@@ -1,0 +1,193 @@
+"""Wheels to an installed tree, laid out as the distribution's Python expects it.
+
+The wheel format: packaging.python.org/en/latest/specifications/binary-distribution-format. Nothing is run, nothing
+is byte-compiled: `.pyc` files differ from one compilation to the next.
+"""
+
+from __future__ import annotations
+
+import base64
+import configparser
+import csv
+import hashlib
+import io
+import posixpath
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from .entry import CHUNK, Entry, UnpackError, clean_path, damaged, from_bytes
+
+INSTALLER = b"builder\n"
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """Where the parts of a wheel go: folders relative to the root, and the interpreter that scripts name."""
+
+    site: str
+    scripts: str = "usr/local/bin"
+    data: str = "usr/local"
+    headers: str = "usr/local/include"
+    interpreter: str = "/usr/bin/python3"
+
+
+def install(path: Path, label: str, scheme: Scheme) -> list[Entry]:
+    """A wheel as an installed distribution. `label` is the wheel's own file name; `path` may have any name.
+
+    Raises UnpackError, also while contents are read.
+    """
+    with damaged(label):
+        return _install(_open(path, label), label, scheme)
+
+
+def _install(archive: zipfile.ZipFile, label: str, scheme: Scheme) -> list[Entry]:
+    names = [info.filename for info in archive.infolist()]
+    roots = {name.split("/", 1)[0] for name in names if name.split("/", 1)[0].endswith(".dist-info")}
+    if len(roots) != 1:
+        raise UnpackError(f"{label}: needs exactly one .dist-info folder, has {len(roots)}")
+    info_dir = roots.pop()
+    recorded = _recorded(archive, info_dir, label)
+    entries: list[Entry] = []
+    rows: list[tuple[str, str, str]] = []
+
+    def add(entry: Entry, digest: str, size: str) -> None:
+        entries.append(entry)
+        rows.append((posixpath.relpath("/" + entry.path, "/" + scheme.site), digest, size))
+
+    def add_made(entry: Entry, data: bytes) -> None:
+        add(entry, _record_hash((data,)), str(len(data)))
+
+    for info in archive.infolist():
+        if info.is_dir() or info.filename in (f"{info_dir}/RECORD", f"{info_dir}/INSTALLER"):
+            continue
+        if info.filename in (f"{info_dir}/RECORD.jws", f"{info_dir}/RECORD.p7s"):
+            continue
+        target, script = _target(info.filename, scheme, label)
+        if script:
+            data = _shebang(archive.read(info), scheme)
+            add_made(from_bytes(target, data, 0o755, label), data)
+        else:
+            entry = _member(archive, info, target, label)
+            # Some wheels have files that their record does not list.
+            add(entry, recorded.get(info.filename) or _hash_of(entry), str(info.file_size))
+    for name, reference in _entry_points(archive, info_dir, label):
+        data = _script(reference, scheme, label)
+        add_made(from_bytes(f"{scheme.scripts}/{name}", data, 0o755, label), data)
+    add_made(from_bytes(f"{scheme.site}/{info_dir}/INSTALLER", INSTALLER, owner=label), INSTALLER)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows(sorted([*rows, (f"{info_dir}/RECORD", "", "")]))
+    entries.append(from_bytes(f"{scheme.site}/{info_dir}/RECORD", text.getvalue().encode(), owner=label))
+    return entries
+
+
+def extract(path: Path, label: str, strip: str, into: str) -> list[Entry]:
+    """The files below `strip` of a wheel, put below `into`, without the wheel's metadata. Raises UnpackError."""
+    with damaged(label):
+        archive = _open(path, label)
+    prefix = strip.rstrip("/") + "/"
+    return [
+        _member(archive, info, clean_path(f"{into}/{info.filename[len(prefix) :]}", label), label)
+        for info in archive.infolist()
+        if info.filename.startswith(prefix) and not info.is_dir()
+    ]
+
+
+def _open(path: Path, label: str) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(path)
+    except zipfile.BadZipFile as error:
+        raise UnpackError(f"{label}: not a wheel: {error}") from error
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, target: str, label: str) -> Entry:
+    unix = info.external_attr >> 16
+    if (unix & 0o170000) == 0o120000:
+        raise UnpackError(f"{label}: {info.filename} is a symbolic link, which wheels cannot hold")
+    mode = 0o755 if unix & 0o111 else 0o644
+    return Entry(target, "file", mode, info.file_size, read=lambda: _read(archive, info, label), owner=label)
+
+
+def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo, label: str) -> Iterator[bytes]:
+    with damaged(f"{label}: {info.filename}"), archive.open(info) as file:
+        while chunk := file.read(CHUNK):
+            yield chunk
+
+
+def _recorded(archive: zipfile.ZipFile, info_dir: str, label: str) -> dict[str, str]:
+    try:
+        text = archive.read(f"{info_dir}/RECORD").decode("utf-8")
+    except KeyError:
+        raise UnpackError(f"{label}: no RECORD") from None
+    return {row[0]: row[1] for row in csv.reader(io.StringIO(text)) if len(row) >= 3}
+
+
+def _target(name: str, scheme: Scheme, label: str) -> tuple[str, bool]:
+    path = clean_path(name, label)
+    first, _, rest = path.partition("/")
+    if not first.endswith(".data") or "/" not in rest:
+        return f"{scheme.site}/{path}", False
+    kind, _, rest = rest.partition("/")
+    folder = {
+        "purelib": scheme.site,
+        "platlib": scheme.site,
+        "scripts": scheme.scripts,
+        "data": scheme.data,
+        "headers": f"{scheme.headers}/{first.partition('-')[0]}",
+    }.get(kind)
+    if folder is None:
+        raise UnpackError(f"{label}: unknown kind of data folder in {name}")
+    return f"{folder}/{rest}", kind == "scripts"
+
+
+def _shebang(data: bytes, scheme: Scheme) -> bytes:
+    line, newline, rest = data.partition(b"\n")
+    if line.startswith(b"#!python"):
+        return b"#!" + scheme.interpreter.encode() + newline + rest
+    return data
+
+
+def _entry_points(archive: zipfile.ZipFile, info_dir: str, label: str) -> list[tuple[str, str]]:
+    try:
+        text = archive.read(f"{info_dir}/entry_points.txt").decode("utf-8")
+    except KeyError:
+        return []
+    parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, strict=False)
+    parser.optionxform = str  # type: ignore[method-assign, assignment]
+    try:
+        parser.read_string(text)
+    except configparser.Error as error:
+        raise UnpackError(f"{label}: unreadable entry_points.txt: {error}") from error
+    found = []
+    for section in ("console_scripts", "gui_scripts"):
+        if parser.has_section(section):
+            found += [(clean_path(name, label), reference) for name, reference in parser.items(section)]
+    return sorted(found)
+
+
+def _script(reference: str, scheme: Scheme, label: str) -> bytes:
+    module, _, attribute = reference.partition("[")[0].strip().partition(":")
+    names = attribute.strip().split(".")
+    if not all(part.isidentifier() for part in [*module.strip().split("."), *names]):
+        raise UnpackError(f"{label}: unusable entry point {reference!r}")
+    return (
+        f"#!{scheme.interpreter}\n"
+        "import sys\n"
+        f"from {module.strip()} import {names[0]}\n"
+        'if __name__ == "__main__":\n'
+        f"    sys.exit({'.'.join(names)}())\n"
+    ).encode()
+
+
+def _record_hash(chunks: Iterable[bytes]) -> str:
+    seen = hashlib.sha256()
+    for chunk in chunks:
+        seen.update(chunk)
+    return "sha256=" + base64.urlsafe_b64encode(seen.digest()).rstrip(b"=").decode()
+
+
+def _hash_of(entry: Entry) -> str:
+    assert entry.read is not None
+    return _record_hash(entry.read())

@@ -1,0 +1,97 @@
+"""What the programs of this folder share."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+class Failed(Exception):
+    """A command of `builder` failed; it has said why."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"exit code {code}")
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Record:
+    """One built image. plan: the hash of its plan; reference: by digest, where it was pushed to."""
+
+    recipe: str
+    base: str
+    plan: str
+    digest: str
+    reference: str | None = None
+
+    def write(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{self.recipe}.json").write_text(json.dumps(asdict(self), indent=2) + "\n", "utf-8")
+
+
+def records(folder: Path) -> list[Record]:
+    """All records below a folder, in order."""
+    found = [Record(**json.loads(path.read_text("utf-8"))) for path in sorted(folder.rglob("*.json"))]
+    return sorted(found, key=lambda record: (record.recipe, record.base))
+
+
+def builder(*arguments: str, root: Path | None = None, quiet: bool = False) -> str:
+    """What a command of `builder` prints. root: a checkout to run, code and all; default: this one, in this folder.
+
+    Raises Failed.
+    """
+    code = root if root is not None and (root / "builder").is_dir() else REPOSITORY
+    environment = os.environ | {"PYTHONPATH": str(code)}
+    if root is not None:
+        environment["BUILDER_PROJECT"] = str(root)
+    done = subprocess.run(
+        [sys.executable, "-m", "builder", *arguments],
+        cwd=root,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL if quiet else None,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        sys.stderr.write(done.stdout)
+        raise Failed(done.returncode)
+    return done.stdout
+
+
+def canonical_hash(value: Any) -> str:
+    """The hash of canonical JSON; of a plan, its key."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def on(base: str | None) -> tuple[str, ...]:
+    """The option that names a base."""
+    return ("--base", base) if base else ()
+
+
+def set_outputs(**values: object) -> None:
+    """Outputs of the workflow's step, when there is one."""
+    if path := os.environ.get("GITHUB_OUTPUT"):
+        with Path(path).open("a", encoding="utf-8") as file:
+            for name, value in values.items():
+                text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+                assert "\n" not in text
+                file.write(f"{name}={text}\n")
+
+
+def summarize(text: str) -> None:
+    """A paragraph of the workflow's summary, else of standard error."""
+    if path := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(f"{text}\n\n")
+    else:
+        print(text, file=sys.stderr)

@@ -1,0 +1,71 @@
+"""Builds one image, tests it, perhaps pushes it by digest, and writes down what it is.
+
+Exit codes are those of `builder`: 7 when a check fails, 8 when the digest is not the expected one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from common import Failed, Record, builder, canonical_hash, on, set_outputs, summarize
+
+DIFFERS = 8
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="image", description=__doc__)
+    parser.add_argument("--recipe", required=True)
+    parser.add_argument("--base", default="", help="default: the recipe's own")
+    parser.add_argument("--tiers", default="static", help="of the tests, separated by spaces; may be empty")
+    parser.add_argument("--require", action="store_true", help="a check that cannot run here is an error")
+    parser.add_argument("--expect", default="", metavar="DIGEST")
+    parser.add_argument(
+        "--push", default="", metavar="REGISTRY/REPOSITORY", help="push there, by digest, below its name"
+    )
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER")
+    arguments = parser.parse_args()
+    try:
+        return run(arguments)
+    except Failed as error:
+        return error.code
+
+
+def run(arguments: argparse.Namespace) -> int:
+    recipe: str = arguments.recipe
+    image = ("--recipe", recipe, *on(arguments.base))
+    plan = json.loads(builder("plan", *image, "--json"))
+    digest = builder("build", *image).strip()
+    summarize(f"**{recipe}** on {plan['base']['name']}: `{digest}`")
+    set_outputs(digest=digest)
+    if arguments.expect and digest != arguments.expect:
+        summarize(f"{recipe} is {digest}, expected {arguments.expect}")
+        return DIFFERS
+    if tiers := arguments.tiers.split():
+        test(image, recipe, tiers, arguments)
+    reference = None
+    if arguments.push:
+        reference = builder("push", *image, f"{arguments.push.lower()}/{recipe}").strip()
+        set_outputs(reference=reference)
+        if not reference.endswith(f"@{digest}"):
+            summarize(f"{recipe} was pushed as {reference}, but is {digest}")
+            return DIFFERS
+    Record(recipe, plan["base"]["name"], canonical_hash(plan), digest, reference).write(arguments.results)
+    print(digest)
+    return 0
+
+
+def test(image: tuple[str, ...], recipe: str, tiers: list[str], arguments: argparse.Namespace) -> None:
+    """Run the tiers; their table goes to the summary, the JUnit file to the results."""
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    options = [word for tier in tiers for word in ("--tier", tier)]
+    if arguments.require:
+        options.append("--require")
+    table = builder("test", *image, *options, "--junit", str(arguments.results / f"{recipe}.xml"))
+    summarize(f"```text\n{table.rstrip()}\n```")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

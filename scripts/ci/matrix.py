@@ -1,0 +1,114 @@
+"""Prints the images to build as a matrix: all recipes, named ones, or those that differ from another revision.
+
+An image differs when its plan does (layer keys, configuration, base) or when its checks do. A recipe that has a
+hermetic base is built on it, any other on its own; one whose own base is not pinned cannot be built and is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from common import REPOSITORY, Failed, builder, set_outputs
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="matrix", description=__doc__)
+    parser.add_argument("--project", type=Path, default=REPOSITORY, help="a checkout; default: this one")
+    parser.add_argument("--canary", default="nemotron-omni", help="built when code changed and no plan did")
+    choice = parser.add_mutually_exclusive_group(required=True)
+    choice.add_argument("--all", action="store_true")
+    choice.add_argument("--recipe", action="append", metavar="NAME")
+    choice.add_argument("--against", metavar="REVISION", help="only what differs from this revision")
+    arguments = parser.parse_args()
+    project = arguments.project.resolve()
+    try:
+        found = targets(project)
+        if arguments.recipe:
+            if unknown := sorted(set(arguments.recipe) - found.keys()):
+                print(f"matrix: cannot be built, or is no recipe: {', '.join(unknown)}", file=sys.stderr)
+                return 2
+            found = {name: found[name] for name in dict.fromkeys(arguments.recipe)}
+        elif arguments.against:
+            found = affected(project, found, arguments.against, arguments.canary)
+    except Failed as error:
+        return error.code
+    matrix = {"include": [{"recipe": name, "base": base} for name, base in found.items()]}
+    set_outputs(matrix=matrix, count=len(found))
+    print(json.dumps(matrix, indent=2))
+    return 0
+
+
+def targets(root: Path) -> dict[str, str]:
+    """Recipes that can be built, and on which base."""
+    families = {base["name"]: base["family"] for base in json.loads(builder("list", "bases", "--json", root=root))}
+    found = {}
+    for recipe in json.loads(builder("list", "--json", root=root)):
+        own = recipe["base"]
+        if any(families.get(name) == "hermetic" for name in (own, *recipe["compatible"])):
+            found[recipe["name"]] = "hermetic"
+        elif recipe["pinned"]:
+            found[recipe["name"]] = own
+        else:
+            print(f"{recipe['name']}: left out, {own} is not pinned", file=sys.stderr)
+    return found
+
+
+def affected(root: Path, found: dict[str, str], revision: str, canary: str) -> dict[str, str]:
+    """The targets whose image or checks differ from the revision's."""
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as workers:
+        before = Path(folder)
+        archive = subprocess.Popen(["git", "-C", str(root), "archive", revision], stdout=subprocess.PIPE)
+        subprocess.run(["tar", "-x", "-C", folder], stdin=archive.stdout, check=True)
+        if archive.wait():
+            raise Failed(2)
+        new, old = (signatures(tree, found, workers) for tree in (root, before))
+        if missing := [name for name in found if name not in new]:
+            print(f"matrix: no plan for {', '.join(missing)}", file=sys.stderr)
+            raise Failed(3)
+        changed = {name: base for name, base in found.items() if new[name] != old.get(name)}
+    if not changed and canary in found and _code_changed(root, revision):
+        return {canary: found[canary]}
+    return changed
+
+
+def signatures(root: Path, found: dict[str, str], workers: ThreadPoolExecutor) -> dict[str, Any]:
+    """By recipe, all that decides what an image is and what it is tested for. Recipes without a plan are left out."""
+
+    def plan(item: tuple[str, str]) -> Any:
+        try:
+            return json.loads(builder("plan", "--recipe", item[0], "--base", item[1], "--json", root=root))
+        except Failed:
+            return None
+
+    def checks(name: str) -> Any:
+        try:
+            return json.loads(builder("show", name, "--json", root=root)).get("checks", [])
+        except Failed:
+            return None
+
+    plans = {name: made for name, made in zip(found, workers.map(plan, found.items()), strict=True) if made}
+    parts = {
+        name: {name, made["base"]["name"], *(layer["layer"] for layer in made["layers"])}
+        for name, made in plans.items()
+    }
+    shown = sorted(set().union(*parts.values()))
+    checked = dict(zip(shown, workers.map(checks, shown), strict=True))
+    return {name: (made, {part: checked[part] for part in parts[name]}) for name, made in plans.items()}
+
+
+def _code_changed(root: Path, revision: str) -> bool:
+    paths = ("builder", "scripts", ".github")
+    command = ["git", "-C", str(root), "diff", "--quiet", revision, "--", *paths]
+    return subprocess.run(command, check=False).returncode != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

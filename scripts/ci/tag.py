@@ -1,0 +1,57 @@
+"""Gives pushed images their tags, the last step of publishing: first the tag of the plan, then `latest`.
+
+Reads the records below a folder. No tag is written before every manifest was found in the registry.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from common import records
+
+from builder.errors import BuilderError
+from builder.oci.reference import Reference
+from builder.oci.registry import Registry
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tag", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    arguments = parser.parse_args()
+    try:
+        return run(arguments.folder)
+    except BuilderError as error:
+        print(f"tag: {error}", file=sys.stderr)
+        return int(error.code)
+
+
+def run(folder: Path) -> int:
+    registry = Registry()
+    pushed = [(record, Reference.parse(record.reference)) for record in records(folder) if record.reference]
+    if not pushed:
+        print(f"tag: no pushed images below {folder}", file=sys.stderr)
+        return 2
+    manifests = [registry.manifest(reference) for _, reference in pushed]
+    for name in ("plan", "latest"):
+        for (record, reference), manifest in zip(pushed, manifests, strict=True):
+            tag = plan_tag(record.plan) if name == "plan" else name
+            named = Reference(reference.registry, reference.repository, tag)
+            registry.put_manifest(named, manifest.data, manifest.media_type)
+            print(f"{named}@{manifest.digest}")
+    return 0
+
+
+def plan_tag(plan: str) -> str:
+    """The tag by which the image of a plan is found again."""
+    return f"plan-{plan[:16]}"
+
+
+def target(repository: str, recipe: str, tag: str) -> Reference:
+    """A recipe's image below a repository."""
+    return Reference.parse(f"{repository.lower()}/{recipe}:{tag}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

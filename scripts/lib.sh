@@ -1,0 +1,56 @@
+# Shared by the scripts in this folder; sourced, never run.
+
+repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/builder-dev
+mkdir -p "$cache"
+
+say() { printf '%s\n' "$*" >&2; }
+
+die() { say "$(basename "$0"): $*"; exit 1; }
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"
+    elif command -v sudo >/dev/null; then sudo "$@"
+    else die "this needs root: $*"
+    fi
+}
+
+# Install Debian packages that are not there yet.
+need_packages() {
+    local missing=() package
+    for package in "$@"; do
+        dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
+    done
+    [ ${#missing[@]} -eq 0 ] && return
+    command -v apt-get >/dev/null || die "install by hand, there is no apt-get here: ${missing[*]}"
+    say "installing ${missing[*]}"
+    as_root apt-get -qq update
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "${missing[@]}" >"$cache/apt.log" 2>&1 ||
+        { tail -n 20 "$cache/apt.log" >&2; die "apt-get could not install ${missing[*]}"; }
+}
+
+find_python() {
+    local candidate
+    for candidate in python3 python3.13 python3.12 python3.11; do
+        if command -v "$candidate" >/dev/null && "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+            printf '%s\n' "$candidate"
+            return
+        fi
+    done
+    die "needs Python 3.11 or newer"
+}
+
+# A virtual environment with exactly the packages of a requirements file: made once for each version of that file.
+make_venv() { # FOLDER REQUIREMENTS
+    local folder=$1 requirements=$2 python stamp
+    python=$(find_python)
+    stamp=$("$python" -c 'import sys; print(sys.version)'; sha256sum <"$requirements")
+    if [ -x "$folder/bin/python" ] && [ "$(cat "$folder/.stamp" 2>/dev/null)" = "$stamp" ]; then return; fi
+    rm -rf "$folder"
+    if ! "$python" -m venv "$folder" 2>"$cache/venv.log"; then
+        need_packages python3-venv
+        "$python" -m venv "$folder"
+    fi
+    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r "$requirements"
+    printf '%s' "$stamp" >"$folder/.stamp"
+}

@@ -1,0 +1,113 @@
+"""One real image, built twice in different ways, that all tests here look at.
+
+Inputs (4 GB) are kept below ~/.cache/builder-tests between runs; everything else is made anew.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.machines import Machine, without_emulation
+
+BUILDER = [sys.executable, "-m", "builder"]
+# Few of NCCL's functions: compiling all of them takes a quarter of an hour.
+WHAT = ["--recipe", "nemotron-omni", "--base", "hermetic", "--set", "nccl.functions=AllReduce Sum f32 RING LL"]
+
+
+@dataclass(frozen=True)
+class Build:
+    """A finished build: the image's digest, where its store is, what was said, its peak memory in bytes."""
+
+    digest: str
+    store: Path
+    said: str
+    machine: Machine
+
+
+def builder(*arguments: str, store: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run `builder` on this machine."""
+    every = {**os.environ, "BUILDER_STORE": str(store), **(env or {})}
+    return subprocess.run([*BUILDER, *arguments], env=every, capture_output=True, text=True, check=False, timeout=3000)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _needs() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("namespaces and chroots of the end-to-end tests need root")
+    missing = [name for name in ("buildah", "docker", "unshare", "faketime", "skopeo") if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"scripts/test installs {', '.join(missing)}")
+
+
+@pytest.fixture(scope="session")
+def folder() -> Iterator[Path]:
+    """A large folder on the file system of the cache, so that inputs can be hard-linked."""
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "builder-tests"
+    work = root / f"run-{os.getpid()}"
+    work.mkdir(parents=True)
+    work.chmod(0o755)
+    yield work
+    shutil.rmtree(work, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def inputs(folder: Path) -> Path:
+    """A store that keeps the inputs from one run to the next."""
+    return folder.parent / "inputs"
+
+
+@pytest.fixture(scope="session")
+def context(folder: Path, inputs: Path) -> Path:
+    """What `render --context` writes: it fetches every input and unpacks the toolchains."""
+    target = folder / "context"
+    done = builder("render", *WHAT, "--context", str(target), store=inputs)
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+def fresh_store(inputs: Path, target: Path) -> Path:
+    """A store with nothing but inputs, as a mirror or an earlier download would have left them."""
+    blobs = target / "blobs" / "sha256"
+    blobs.mkdir(parents=True)
+    for blob in (inputs / "blobs" / "sha256").iterdir():
+        (blobs / blob.name).hardlink_to(blob)
+    return target
+
+
+def build_on(machine: Machine, store: Path, engine: str) -> Build:
+    """Build the image there, offline, with no way to run arm64 code."""
+    measured = ["/usr/bin/time", "-f", "peak %M kB", *BUILDER] if Path("/usr/bin/time").exists() else BUILDER
+    with without_emulation():
+        done = machine.run([*measured, "build", *WHAT, "--engine", engine, "--offline"], store)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return Build(done.stdout.strip(), store, done.stderr, machine)
+
+
+@pytest.fixture(scope="session")
+def first(context: Path, inputs: Path, folder: Path) -> Build:
+    """Built by buildah, on a machine called spark-alpha."""
+    machine = Machine("spark-alpha", "192.0.2.53", folder / "alpha", env={"TZ": "Pacific/Auckland", "LC_ALL": "C"})
+    return build_on(machine, fresh_store(inputs, folder / "alpha" / "store-one"), "buildah")
+
+
+@pytest.fixture(scope="session")
+def second(first: Build, inputs: Path, folder: Path) -> Build:
+    """Built by docker for another user, from another folder, with another umask, locale, time zone and date."""
+    machine = Machine(
+        "spark-beta",
+        "198.51.100.77",
+        folder / "beta" / "deep" / "er",
+        umask=0o077,
+        env={"TZ": "America/St_Johns", "LC_ALL": "C.UTF-8", "LANG": "tr_TR.UTF-8", "HOME": "/nonexistent"},
+        date="2031-05-06 07:08:09",
+        user=23456,
+    )
+    return build_on(machine, fresh_store(inputs, folder / "beta" / "store-two"), "docker")

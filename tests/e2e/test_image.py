@@ -1,0 +1,200 @@
+"""The image where it is used: in a registry, pulled and run by docker, unpacked in a chroot. arm64, or under qemu."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.project import Project
+from builder.smoke.chroot import ChrootRunner
+from builder.smoke.image import open_image
+from builder.smoke.runner import Command, run
+from tests.e2e.conftest import WHAT, Build, builder
+
+pytestmark = [pytest.mark.engine, pytest.mark.registry, pytest.mark.qemu, pytest.mark.slow]
+
+STRANGER = "54321:54321"
+INSIDE = Path(__file__).with_name("inside.py").read_text()
+
+
+@pytest.fixture(scope="module")
+def registry(folder: Path) -> Iterator[str]:
+    """Debian's docker-registry on loopback; gives HOST:PORT."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    config = folder / "registry.yml"
+    config.write_text(
+        f"version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {folder / 'registry'}}}}}\n"
+        f"http: {{addr: '127.0.0.1:{port}'}}\n"
+    )
+    server = subprocess.Popen(
+        ["docker-registry", "serve", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    for _ in range(100):
+        with socket.socket() as client:
+            if client.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.1)
+    yield f"127.0.0.1:{port}"
+    server.terminate()
+    server.wait()
+    shutil.rmtree(folder / "registry", ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def pushed(first: Build, registry: str) -> str:
+    """The image's reference by digest after `builder push`."""
+    done = builder("push", f"{registry}/team/omni:test", *WHAT, store=first.store)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def chroot(first: Build, folder: Path) -> Iterator[ChrootRunner]:
+    runner = ChrootRunner(open_image(first.store, first.digest), folder / "run")
+    yield runner
+    runner.close()
+    shutil.rmtree(folder / "run", ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def found(pushed: str, chroot: ChrootRunner) -> Iterator[dict[str, Any]]:
+    """What inside.py says for a user that the image does not know: half in docker, half in the chroot, at once."""
+    subprocess.run(["docker", "pull", "--quiet", "--platform", "linux/arm64", pushed], check=True, timeout=900)
+    start = ["docker", "run", "--rm", "--platform", "linux/arm64", "--network=none", "--user", STRANGER]
+
+    def in_docker() -> str:
+        argv = [*start, "--entrypoint", "python3", pushed, "-c", INSIDE, "metadata", "vllm"]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=2400)
+        return done.stdout + done.stderr
+
+    def in_chroot() -> str:
+        return run(
+            chroot, Command(["python3", "-c", INSIDE, "triton", "flashinfer"], user=STRANGER), timeout=2400
+        ).output
+
+    merged: dict[str, Any] = {}
+    with ThreadPoolExecutor(2) as pool:
+        for output in pool.map(lambda ask: ask(), (in_docker, in_chroot)):
+            line = next((line for line in output.splitlines() if line.startswith("RESULT ")), None)
+            assert line, output[-3000:]
+            merged |= json.loads(line.removeprefix("RESULT "))
+    yield merged
+    subprocess.run(["docker", "image", "rm", "--force", pushed], capture_output=True, check=False)
+
+
+def test_the_registry_has_it_under_the_same_digest(first: Build, pushed: str) -> None:
+    assert pushed.endswith(f"/team/omni@{first.digest}")
+    raw = subprocess.run(
+        ["skopeo", "inspect", "--tls-verify=false", "--raw", f"docker://{pushed}"], capture_output=True, check=True
+    ).stdout
+    assert raw == first.store.joinpath("blobs", *first.digest.split(":")).read_bytes()
+    shown = subprocess.run(
+        ["skopeo", "inspect", "--tls-verify=false", f"docker://{pushed}"], capture_output=True, check=True
+    )
+    assert json.loads(shown.stdout)["Architecture"] == "arm64"
+
+
+def test_skopeo_copies_it_unchanged(first: Build, pushed: str, folder: Path) -> None:
+    target = folder / "copied"
+    subprocess.run(
+        ["skopeo", "copy", "--quiet", "--src-tls-verify=false", f"docker://{pushed}", f"oci:{target}:omni"], check=True
+    )
+    assert json.loads((target / "index.json").read_text())["manifests"][0]["digest"] == first.digest
+    shutil.rmtree(target)
+
+
+def test_a_second_push_sends_nothing(first: Build, pushed: str, registry: str) -> None:
+    done = builder("push", f"{registry}/team/omni:again", *WHAT, store=first.store)
+    assert done.stdout.strip() == pushed
+    assert "uploaded" not in done.stderr
+
+
+def test_dpkg_lists_exactly_the_locked_packages(chroot: ChrootRunner) -> None:
+    done = run(chroot, Command(["dpkg-query", "-W", "-f", "${Package} ${Version} ${db:Status-Abbrev}\\n"]), timeout=60)
+    locked = Project().section("trixie-root-arm64")
+    assert sorted(done.output.split("\n")[:-1]) == sorted(
+        f"{item.package} {item.version} ii " for item in locked.packages
+    )  # type: ignore[union-attr]
+
+
+def test_dpkg_knows_whose_a_file_is(chroot: ChrootRunner) -> None:
+    assert "python3.13-minimal" in run(chroot, Command(["dpkg", "-S", "/usr/bin/python3.13"]), timeout=60).output
+
+
+def test_metadata_lists_exactly_the_locked_distributions(found: dict[str, Any]) -> None:
+    project = Project()
+    sections = [project.section("vllm-0.20.0-cp313"), project.section("audio-0.20.0-cp313")]
+    locked = {item.name.replace("_", "-").replace(".", "-") for section in sections for item in section.wheels}  # type: ignore[union-attr]
+    assert found["distributions"] == sorted(locked)
+
+
+def test_tls_knows_more_than_a_hundred_authorities(found: dict[str, Any]) -> None:
+    assert found["authorities"] > 100
+
+
+def test_vllm_and_the_audio_libraries_import_for_a_user_without_home(found: dict[str, Any]) -> None:
+    assert found["uid"] == 54321
+    assert found["vllm"] == "0.20.0"
+    assert len(found["audio"]) == 4
+
+
+def test_torch_maps_our_nccl_which_says_its_own_version(found: dict[str, Any]) -> None:
+    assert found["nccl"] == ["/opt/nccl/lib/libnccl.so.2.29.7"]
+    assert found["nccl_version"] == 22907
+
+
+def test_tritons_driver_stub_compiles(found: dict[str, Any]) -> None:
+    assert found["triton"] is True
+
+
+def test_flashinfer_compiles_a_module_for_sm_121a(found: dict[str, Any]) -> None:
+    path, is_cuda_library = found["flashinfer"]
+    assert path.startswith("/.cache/flashinfer/") and is_cuda_library
+    assert found["gencode"] == ["sm_121a"]
+
+
+@pytest.mark.parametrize(
+    "argv", [["tqdm", "--version"], ["ninja", "--version"], ["f2py", "-v"], ["tabulate", "--help"]]
+)
+def test_console_scripts_run(chroot: ChrootRunner, argv: list[str]) -> None:
+    done = run(chroot, Command(argv, user=STRANGER), timeout=300)
+    assert done.code == 0, done.output
+
+
+def test_every_console_script_names_the_images_interpreter(chroot: ChrootRunner) -> None:
+    first_line = "[ \"$(head -c 2 $f | tr -d '\\0')\" = '#!' ] && head -n 1 $f"
+    script = f"cd /usr/local/bin && for f in *; do {first_line}; done | sort | uniq -c"
+    done = run(chroot, Command(["sh", "-c", script]), timeout=120)
+    lines = {line.split(None, 1)[1]: int(line.split(None, 1)[0]) for line in done.output.splitlines()}
+    assert lines["#!/usr/bin/python3"] > 40
+    assert set(lines) <= {"#!/usr/bin/python3", "#!/bin/sh", "#!/usr/bin/env bash", "#!/bin/bash"}
+
+
+def test_compilers_and_ptxas_work(chroot: ChrootRunner) -> None:
+    assert "release 13.0" in run(chroot, Command(["ptxas", "--version"]), timeout=60).output
+    source = "#include <Python.h>\\nint main() { return Py_IsInitialized(); }"
+    compile_it = (
+        f"cd /tmp && printf '{source}' > a.c && cc a.c -o a $(python3-config --includes --embed --ldflags) && ./a"
+    )
+    done = run(chroot, Command(["sh", "-c", compile_it], user=STRANGER), timeout=300)
+    assert done.code == 0, done.output
+
+
+def test_the_cpu_tier_passes(first: Build, found: dict[str, Any], tmp_path: Path) -> None:
+    # No daemon: the image is unpacked and run in a chroot.
+    alone = {"DOCKER_HOST": f"unix://{tmp_path}/nobody"}
+    done = builder("test", *WHAT, "--tier", "cpu", "--require", "--json", store=first.store, env=alone)
+    report = json.loads(done.stdout)
+    assert done.returncode == 0, [result for result in report["results"] if result["status"] != "pass"]
+    assert report["digest"] == first.digest and report["passed"] >= 8

@@ -1,0 +1,101 @@
+"""What `render --context` writes, built by docker without us: the same files and the same configuration."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+import zstandard
+
+from tests.e2e.conftest import Build
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
+
+NAME = "builder-e2e-rendered:test"
+File = tuple[str, int, str]
+"""kind, permission bits, and a file's hash or a link's target."""
+
+
+@pytest.fixture(scope="module")
+def buildx(context: Path) -> Iterator[list[str]]:
+    yield [
+        "docker",
+        "buildx",
+        "build",
+        "--network=none",
+        "--platform",
+        "linux/arm64",
+        "--provenance=false",
+        str(context),
+    ]
+    subprocess.run(["docker", "image", "rm", "--force", NAME], capture_output=True, check=False)
+
+
+def read_tar(stream: IO[bytes], tree: dict[str, File]) -> None:
+    """Add a tar's members to a tree, as an overlay would; a hard link counts as the file that it is."""
+    with tarfile.open(fileobj=stream, mode="r|") as archive:
+        for member in archive:
+            path = member.name.removeprefix("./").strip("/")
+            assert (member.uid, member.gid) == (0, 0), path
+            if member.isdir():
+                tree[path] = ("dir", member.mode, "")
+            elif member.issym():
+                tree[path] = ("symlink", 0o777, member.linkname)
+            elif member.islnk():
+                tree[path] = tree[member.linkname.removeprefix("./").strip("/")]
+            else:
+                content = archive.extractfile(member)
+                assert content is not None, path
+                tree[path] = ("file", member.mode, hashlib.file_digest(content, "sha256").hexdigest())  # type: ignore[arg-type]
+    tree.pop("", None)
+
+
+def ours(build: Build) -> tuple[dict[str, File], dict[str, Any]]:
+    """The files and the configuration of our image."""
+
+    def blob(digest: str) -> Path:
+        return build.store.joinpath("blobs", *digest.split(":"))
+
+    manifest = json.loads(blob(build.digest).read_bytes())
+    tree: dict[str, File] = {}
+    for layer in manifest["layers"]:
+        with blob(layer["digest"]).open("rb") as raw:
+            read_tar(zstandard.ZstdDecompressor().stream_reader(raw), tree)  # type: ignore[arg-type]
+    return tree, json.loads(blob(manifest["config"]["digest"]).read_bytes())
+
+
+@pytest.fixture(scope="module")
+def theirs(buildx: list[str]) -> tuple[dict[str, File], dict[str, Any]]:
+    done = subprocess.run([*buildx, "--load", "--tag", NAME], capture_output=True, text=True, check=False, timeout=3000)
+    assert done.returncode == 0, done.stderr[-4000:]
+    config = json.loads(subprocess.run(["docker", "image", "inspect", NAME], capture_output=True, check=True).stdout)[0]
+    tree: dict[str, File] = {}
+    with subprocess.Popen(
+        [*buildx, "--output", "type=tar,dest=-"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as run:
+        assert run.stdout is not None
+        read_tar(run.stdout, tree)
+    assert run.returncode == 0
+    return tree, config
+
+
+def test_same_tree_and_same_configuration(first: Build, theirs: tuple[dict[str, File], dict[str, Any]]) -> None:
+    our_tree, our_config = ours(first)
+    their_tree, their_config = theirs
+    assert len(our_tree) > 50_000
+    assert sorted(our_tree.keys() ^ their_tree.keys()) == []
+    assert {path: (our_tree[path], their_tree[path]) for path in our_tree if our_tree[path] != their_tree[path]} == {}
+
+    settings = our_config["config"]
+    for name in ("Entrypoint", "Cmd", "Labels", "WorkingDir"):
+        assert their_config["Config"][name] == settings[name], name
+    assert dict(item.split("=", 1) for item in their_config["Config"]["Env"]) == dict(
+        item.split("=", 1) for item in settings["Env"]
+    )
+    assert (their_config["Os"], their_config["Architecture"]) == (our_config["os"], our_config["architecture"])

@@ -1,0 +1,96 @@
+"""One recipe, one digest: whatever the engine, the machine, the user and the day."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from tests.e2e.conftest import WHAT, Build, builder
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
+
+
+def test_both_engines_and_both_machines_give_one_digest(first: Build, second: Build) -> None:
+    assert re.fullmatch(r"sha256:[0-9a-f]{64}", first.digest)
+    assert first.digest == second.digest
+
+
+def test_a_second_build_needs_no_engine_and_no_network(first: Build, tmp_path: Path) -> None:
+    again = builder("build", *WHAT, "--offline", store=first.store, env={"PATH": str(tmp_path)})
+    assert (again.returncode, again.stdout.strip()) == (0, first.digest), again.stderr
+    assert " built " not in again.stderr
+
+
+def test_memory_stays_bounded(first: Build, second: Build) -> None:
+    for build in (first, second):
+        peak = re.search(r"peak (\d+) kB", build.said)
+        assert peak, "GNU time is needed to measure memory"
+        assert int(peak[1]) * 1024 < 600_000_000
+
+
+def test_nothing_of_the_build_host_is_in_a_layer(first: Build, second: Build, folder: Path) -> None:
+    home = str(Path.home())
+    words = [first.machine.name, second.machine.name, first.machine.nameserver, second.machine.nameserver]
+    words += [
+        str(folder),
+        str(folder.parent),
+        f"{home}/.cache/builder",
+        str(Path.cwd()),
+        os.uname().nodename,
+        "23456:23456",
+    ]
+    # Short words and "localhost" stand in packages that know nothing of this machine.
+    needles = [word.encode() for word in dict.fromkeys(words) if len(word) > 9]
+    manifest = json.loads(first.store.joinpath("blobs", *first.digest.split(":")).read_bytes())
+    blobs = [manifest["config"]["digest"], *(layer["digest"] for layer in manifest["layers"])]
+    found = [
+        (blob, needle) for blob in blobs for needle in search(first.store.joinpath("blobs", *blob.split(":")), needles)
+    ]
+    assert found == []
+
+
+def search(blob: Path, needles: list[bytes]) -> set[bytes]:
+    """Which of the needles are in a blob, looked for in what it decompresses to."""
+    found: set[bytes] = set()
+    overlap = max(map(len, needles))
+    with blob.open("rb") as raw:
+        zipped = raw.read(4) == b"\x28\xb5\x2f\xfd"
+        raw.seek(0)
+        stream = zstandard.ZstdDecompressor().stream_reader(raw) if zipped else raw
+        tail = b""
+        while chunk := stream.read(8 << 20):
+            window = tail + chunk
+            found |= {needle for needle in needles if needle in window}
+            tail = window[-overlap:]
+    return found
+
+
+def test_no_layer_names_a_package_mirror_or_resolver(first: Build) -> None:
+    manifest = json.loads(first.store.joinpath("blobs", *first.digest.split(":")).read_bytes())
+    diff = {record["digest"]: record for record in _records(first.store)}
+    paths = set()
+    for layer in manifest["layers"]:
+        listing = first.store.joinpath("blobs", *diff[layer["digest"]]["listing"].split(":"))
+        entries = map(json.loads, listing.read_text("utf-8").splitlines())
+        paths |= {path for path, kind, *_ in entries if kind != "dir"}
+    assert len(paths) > 50_000
+    assert paths.isdisjoint({"etc/resolv.conf", "etc/hostname", "etc/hosts", "etc/apt/sources.list"})
+    assert not [path for path in paths if path.startswith(("etc/apt/sources.list.d/", "var/lib/apt/lists/"))]
+    assert not [path for path in paths if path.endswith(".pyc")]
+
+
+def _records(store: Path) -> list[dict[str, str]]:
+    return [json.loads(path.read_text()) for path in (store / "layers").glob("*.json")]
+
+
+def test_the_static_tier_passes(first: Build) -> None:
+    done = builder("test", *WHAT, "--tier", "static", "--json", store=first.store)
+    report = json.loads(done.stdout)
+    assert done.returncode == 0, [result for result in report["results"] if result["status"] != "pass"]
+    assert report["digest"] == first.digest
+    assert report["passed"] > 30 and report["not_run"] == 0

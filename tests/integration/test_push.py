@@ -1,0 +1,194 @@
+"""A built image in Debian's docker-registry: its digest stays, only what is missing is sent, the tag comes last."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.errors import BuilderError, NetworkError, UsageError
+from builder.model.plan import Plan
+from builder.oci.auth import Credentials
+from builder.oci.layout import write_layout
+from builder.oci.push import push_image
+from builder.oci.reference import Reference
+from builder.oci.registries import RegistriesConfig
+from builder.oci.registry import Registry
+from builder.oci.store import Store
+from builder.produce.image import Built, build_image
+from tests.integration.test_registry import host as host  # noqa: PLC0414 (a fixture)
+from tests.support.engine import FakeEngine
+from tests.support.mirror import Mirror
+from tests.support.project import ROOT
+
+pytestmark = [
+    pytest.mark.registry,
+    pytest.mark.skipif(shutil.which("docker-registry") is None, reason="docker-registry is not installed"),
+]
+Make = Callable[..., Plan]
+ARM = ["skopeo", "--override-arch", "arm64"]
+
+
+@pytest.fixture
+def built(make_plan: Make, mirror: Mirror, store: Store, engine: FakeEngine) -> Built:
+    return build(make_plan(), store, engine)
+
+
+def build(plan: Plan, store: Store, engine: FakeEngine) -> Built:
+    return build_image(
+        store,
+        plan,
+        engine=lambda: engine,
+        offline=False,
+        listener=lambda event: None,
+        log=lambda line: None,
+        announce=lambda needs: None,
+    )
+
+
+@pytest.fixture
+def client() -> Registry:
+    return Registry(config=RegistriesConfig(), credentials=Credentials())
+
+
+class Told:
+    """What became of each blob."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[str, str] = {}
+
+    def __call__(self, digest: str, what: str, size: int) -> None:
+        self.blobs[digest] = what
+
+
+def test_the_digest_stays_and_a_second_push_sends_nothing(host: str, built: Built, store: Store) -> None:
+    target = Reference.parse(f"{host}/push/tiny:1")
+    first, second = Told(), Told()
+    assert push_image(built.image, store, target, first) == built.image.digest
+    assert set(first.blobs.values()) == {"uploaded"}
+    assert set(first.blobs) == {layer.digest for layer in built.image.layers}
+    assert push_image(built.image, store, target, second) == built.image.digest
+    assert set(second.blobs.values()) == {"present"}
+
+
+def test_another_image_sends_only_its_own_layers(
+    host: str, make_plan: Make, mirror: Mirror, store: Store, engine: FakeEngine
+) -> None:
+    target = Reference.parse(f"{host}/push/share:1")
+    push_image(build(make_plan(), store, engine).image, store, target, Told())
+    engine.targets = {"compiled": {"opt/widget/other": "another"}}
+    other = build(make_plan(sets={"compiled": {"words": "another"}}), store, engine)
+    told = Told()
+    push_image(other.image, store, target, told)
+    assert [digest for digest, what in told.blobs.items() if what == "uploaded"] == [other.records["compiled"].digest]
+
+
+@pytest.mark.skipif(shutil.which("skopeo") is None, reason="skopeo is not installed")
+def test_skopeo_reads_it_and_copies_it_with_the_same_digest(
+    host: str, built: Built, store: Store, tmp_path: Path
+) -> None:
+    push_image(built.image, store, Reference.parse(f"{host}/push/seen:1"), Told())
+    command = [*ARM, "inspect", "--tls-verify=false", f"docker://{host}/push/seen:1"]
+    seen = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=20).stdout)
+    assert seen["Digest"] == built.image.digest
+    assert seen["Layers"] == [layer.digest for layer in built.image.layers]
+    assert seen["Env"] == json.loads(built.image.config)["config"]["Env"]
+    command = [*ARM, "copy", "--quiet", "--preserve-digests", "--src-tls-verify=false"]
+    command += [f"docker://{host}/push/seen:1", f"oci:{tmp_path / 'copy'}:1"]
+    subprocess.run(command, check=True, timeout=30)
+    write_layout(built.image, store, tmp_path / "ours", name="1")
+    assert blobs(tmp_path / "copy") == blobs(tmp_path / "ours")
+
+
+def blobs(folder: Path) -> set[str]:
+    return {path.name for path in (folder / "blobs/sha256").iterdir()}
+
+
+@pytest.mark.skipif(shutil.which("skopeo") is None, reason="skopeo is not installed")
+def test_what_lies_in_it_unpacks(host: str, built: Built, store: Store, tmp_path: Path) -> None:
+    push_image(built.image, store, Reference.parse(f"{host}/push/files:1"), Told())
+    command = [
+        *ARM,
+        "copy",
+        "--quiet",
+        "--src-tls-verify=false",
+        f"docker://{host}/push/files:1",
+        f"dir:{tmp_path / 'd'}",
+    ]
+    subprocess.run(command, check=True, timeout=30)
+    paths: set[str] = set()
+    for layer in built.image.layers:
+        data = tmp_path / "d" / layer.digest.removeprefix("sha256:")
+        listed = subprocess.run(["tar", "--zstd", "-tf", data], capture_output=True, text=True, check=False)
+        if listed.returncode:
+            pytest.skip("this tar cannot read zstd")
+        paths |= set(listed.stdout.splitlines())
+    assert {"usr/bin/tool", "opt/widget/lib/libwidget.so", "etc/placed.conf"} <= paths
+
+
+def test_a_tag_stays_when_a_blob_cannot_be_sent(
+    host: str,
+    make_plan: Make,
+    mirror: Mirror,
+    store: Store,
+    engine: FakeEngine,
+    client: Registry,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    target = Reference.parse(f"{host}/push/kept:1")
+    old = build(make_plan(), store, engine).image
+    push_image(old, store, target, Told())
+    engine.targets = {"compiled": {"opt/widget/other": "a newer one"}}
+    new = build(make_plan(sets={"compiled": {"words": "newer"}}), store, engine)
+    real = client.upload
+
+    def upload(ref: Reference, digest: str, *rest: Any) -> None:
+        if digest == new.records["compiled"].digest:
+            raise NetworkError("the line is cut")
+        real(ref, digest, *rest)
+
+    monkeypatch.setattr(client, "upload", upload)
+    with pytest.raises(NetworkError, match="the line is cut"):
+        push_image(new.image, store, target, Told(), client)
+    assert client.manifest(target).digest == old.digest
+    monkeypatch.setattr(client, "upload", real)
+    assert push_image(new.image, store, target, Told(), client) == new.image.digest
+    assert client.manifest(target).digest == new.image.digest
+
+
+def test_a_blob_that_was_damaged_in_the_store_is_not_pushed(
+    host: str, built: Built, store: Store, client: Registry
+) -> None:
+    target = Reference.parse(f"{host}/push/damaged:1")
+    path = store.blob(built.records["root"].digest)
+    data = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(BuilderError):
+        push_image(built.image, store, target, Told(), client)
+    assert not client.has_blob(target, built.records["root"].digest)
+
+
+def test_another_digest_than_the_images_is_refused(host: str, built: Built, store: Store) -> None:
+    with pytest.raises(UsageError, match="names another digest"):
+        push_image(built.image, store, Reference.parse(f"{host}/push/tiny@sha256:{'a' * 64}"), Told())
+
+
+def test_from_the_command_line(host: str, built: Built, store: Store, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "builder", "push", "--recipe", "tiny", f"{host}/push/command:1"]
+    environ = {
+        "PATH": "/nowhere",
+        "HOME": str(tmp_path),
+        "PYTHONPATH": str(ROOT),
+        "BUILDER_PROJECT": str(tmp_path / "project"),
+        "BUILDER_STORE": str(store.root),
+    }
+    done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{host}/push/command@{built.image.digest}\n"

@@ -1,0 +1,192 @@
+"""Images run from a folder: with this machine's own programs, and with an arm64 program under qemu."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builder.model.check import Check
+from builder.smoke import chroot
+from builder.smoke.chroot import ChrootRunner
+from builder.smoke.cpu import run_cpu
+from builder.smoke.image import open_image
+from builder.smoke.runner import BINFMT, QEMU_NAMES, Command, Unable, native, run
+from builder.smoke.unpack import unpack
+from tests.unit.smoke.make import Files, Member, folder, hard, layout, link, program
+
+PROGRAMS = ("sh", "cat", "id", "sleep", "ls", "env", "touch", "hostname")
+
+
+def own_programs() -> dict[str, Member | bytes]:
+    """A root with a few of this machine's programs and the libraries they need."""
+    files: dict[str, Member | bytes] = {"tmp": folder(0o1777), "etc/passwd": b"u:x:1234:5678::/srv/u:/bin/sh\n"}
+    for name in PROGRAMS:
+        path = shutil.which(name)
+        if path is None:
+            pytest.skip(f"{name} is not installed")
+        files[f"usr/bin/{name}"] = program(Path(path).resolve().read_bytes())
+        said = subprocess.run(["ldd", path], capture_output=True, text=True, check=False).stdout
+        for word in said.split():
+            if word.startswith("/"):
+                files[word.lstrip("/")] = program(Path(word).resolve().read_bytes())
+    return files
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChrootRunner]:
+    where = tmp_path_factory.mktemp("chroot")
+    image = layout(where / "image", [own_programs()], Env=["PATH=/usr/bin", "A=b c"])
+    patch = pytest.MonkeyPatch()
+    # The programs are this machine's: no qemu is needed.
+    patch.setattr(chroot, "native", lambda: True)
+    try:
+        runner = ChrootRunner(open_image(image), where / "work")
+    except Unable as reason:
+        pytest.skip(str(reason))
+    finally:
+        patch.undo()
+    yield runner
+    assert [path.name for path in (where / "work").iterdir()] == [open_image(image).digest.replace(":", "-")]
+
+
+def say(runner: ChrootRunner, script: str, **more: str) -> str:
+    done = run(runner, Command(["sh", "-c", script], **more), 30)  # type: ignore[arg-type]
+    assert done.code == 0, done.output
+    return done.output.strip()
+
+
+def test_the_environment_is_the_images(here: ChrootRunner) -> None:
+    assert {"PATH=/usr/bin", "HOME=/root", "A=b c"} <= set(say(here, "env").splitlines())
+    assert say(here, "hostname") == "smoke"
+    assert (
+        {"dev", "proc", "usr"}
+        <= set(say(here, "ls /").split())
+        <= {"dev", "etc", "lib", "lib64", "proc", "sys", "tmp", "usr"}
+    )
+    assert "/home" not in say(here, "cat /proc/self/mounts")
+    assert say(here, "cat /proc/net/dev").count(":") == 1
+
+
+def test_files_are_fresh_each_time(here: ChrootRunner) -> None:
+    assert say(here, "touch /usr/x /tmp/y /dev/shm/z; ls /usr/x") == "/usr/x"
+    assert say(here, "ls /tmp /dev/shm | cat") == "/dev/shm:\n\n/tmp:"
+    assert run(here, Command(["ls", "/usr/x"]), 30).code == 2
+
+
+def test_devices_and_processes(here: ChrootRunner) -> None:
+    assert say(here, "echo x > /dev/null; cat /dev/fd/3 3< /etc/hosts") == "127.0.0.1 localhost\n::1 localhost"
+    # The command is not the first process: that one would ignore signals.
+    assert say(here, "echo $$") != "1"
+    assert run(here, Command(["sh", "-c", "kill -9 $$"]), 30).code == 137
+
+
+def test_users(here: ChrootRunner) -> None:
+    if os.geteuid() != 0:
+        with pytest.raises(Unable, match="only root"):
+            here.start(Command(["id"], user="1000"))
+        return
+    assert say(here, "id -u; id -g; id -G; echo $HOME", user="1000:1001").split() == ["1000", "1001", "1001", "/"]
+    assert say(here, "id -u; id -g; echo $HOME", user="u").split() == ["1234", "5678", "/srv/u"]
+    assert say(here, "id -u; id -g", user="99").split() == ["99", "0"]
+    assert run(here, Command(["touch", "/usr/x"], user="1000"), 30).code == 1
+
+
+def command_line(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_nothing_outlives_its_time(here: ChrootRunner) -> None:
+    start = time.monotonic()
+    done = run(here, Command(["sh", "-c", "sleep 61.7 & sleep 61.7"]), 1)
+    assert done.code is None
+    assert time.monotonic() - start < 10
+    for _ in range(50):
+        if not any(b"61.7" in line for line in map(command_line, Path("/proc").glob("[0-9]*/cmdline"))):
+            return
+        time.sleep(0.1)
+    raise AssertionError("a process outlived its namespace")
+
+
+def test_unpacked_image(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    layers: list[Files] = [
+        {
+            "usr/bin/a": Member(b"1", 0o4755, uid=7),
+            "usr/bin/b": hard("usr/bin/a"),
+            "escape": link(str(outside)),
+            "gone/x": b"",
+            "srv": folder(0o1777),
+        },
+        {"usr/bin/a": Member(b"2", 0o600), ".wh.gone": b"", "private": folder(0o500), "private/x": b"x"},
+        {"escape/file": b"inside", "etc/abs": link("/etc/hosts")},
+    ]
+    image = open_image(layout(tmp_path / "image", layers))
+    root = unpack(image, tmp_path / "work")
+    assert (root / "usr/bin/a").read_bytes() == b"2"
+    assert (root / "usr/bin/b").read_bytes() == b"1"
+    assert (root / "usr/bin/b").stat().st_mode & 0o7777 == 0o4755
+    assert (root / "srv").stat().st_mode & 0o7777 == 0o1777
+    assert (root / "private").stat().st_mode & 0o777 == 0o500
+    assert (root / "etc/abs").readlink() == Path("/etc/hosts")
+    assert not (root / "gone").exists()
+    assert (root / "escape" / "file").read_bytes() == b"inside"
+    assert not list(outside.iterdir())
+    if os.geteuid() == 0:
+        assert (root / "usr/bin/b").stat().st_uid == 7
+    assert unpack(image, tmp_path / "work") == root
+
+
+def arm64_program(text: bytes, status: int) -> bytes:
+    """A static arm64 program that prints `text` and exits."""
+    code = [
+        0xD2800020,  # mov x0, 1
+        0x10000001 | (8 << 5),  # adr x1, 32 bytes on, where the text is
+        0xD2800002 | (len(text) << 5),  # mov x2, length
+        0xD2800808,  # mov x8, 64: write
+        0xD4000001,  # svc 0
+        0xD2800000 | (status << 5),  # mov x0, status
+        0xD2800BA8,  # mov x8, 93: exit
+        0xD4000001,  # svc 0
+        0xD503201F,  # nop
+    ]
+    body = struct.pack("<9I", *code) + text
+    start = 64 + 56
+    size = start + len(body)
+    ident = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
+    head = struct.pack("<HHIQQQIHHHHHH", 2, 183, 1, 0x400000 + start, 64, 0, 0, 64, 56, 1, 64, 0, 0)
+    return ident + head + struct.pack("<IIQQQQQQ", 1, 5, 0, 0x400000, 0x400000, size, size, 0x10000) + body
+
+
+@pytest.mark.qemu
+def test_arm64_code_runs_and_leaves_the_host_alone(tmp_path: Path) -> None:
+    if not native() and not any(map(shutil.which, QEMU_NAMES)):
+        pytest.skip("qemu-user-static is not installed")
+    files = {
+        "usr/bin/hello": program(arm64_program(b"hello from arm64\n", 0)),
+        "usr/bin/no": program(arm64_program(b"no\n", 3)),
+    }
+    image = layout(tmp_path / "image", [files], Env=["PATH=/usr/bin"])
+    before = BINFMT.exists()
+    checks = [
+        Check(id="hello", tier="cpu", kind="command", args={"argv": ["hello"], "output": "hello from arm64"}),
+        Check(id="no", tier="cpu", kind="command", args={"argv": ["no"]}),
+        Check(id="gone", tier="cpu", kind="command", args={"argv": ["gone"]}),
+    ]
+    report = run_cpu(image, None, checks, folder=tmp_path / "work", only="chroot")
+    if report.count("not-run") == 3:
+        pytest.skip(report.results[0].message)
+    assert [result.status for result in report.results] == ["pass", "fail", "fail"]
+    assert report.results[1].message == "exit status 3: no"
+    assert "exit status 127" in report.results[2].message
+    assert BINFMT.exists() == before

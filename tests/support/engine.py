@@ -1,0 +1,61 @@
+"""An engine without processes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+
+from builder.engine.base import BuildRequest, EngineInfo, Log
+from builder.engine.process import Cancelled
+from builder.errors import EngineError
+from tests.support.tars import Members, tar
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A request, and what lay in its folders when it was made."""
+
+    request: BuildRequest
+    dockerfile: str
+    context: dict[str, bytes]
+
+
+@dataclass
+class FakeEngine:
+    """Writes the members of a target as its tar. A target without members fails to build.
+
+    wait: makes every build last until it is set, or the request is cancelled.
+    """
+
+    targets: Mapping[str, Members] = field(default_factory=dict)
+    wait: Event | None = None
+    on_build: Callable[[BuildRequest], None] = lambda request: None
+    name: str = "fake"
+    seen: list[Seen] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+
+    def probe(self) -> EngineInfo:
+        """Always usable."""
+        return EngineInfo(self.name, "1")
+
+    def build(self, request: BuildRequest, tar_file: Path, log: Log) -> None:
+        """Record the request and write the tar."""
+        context = {
+            path.relative_to(request.context).as_posix(): path.read_bytes()
+            for path in sorted(request.context.rglob("*"))
+            if path.is_file()
+        }
+        self.seen.append(Seen(request, request.dockerfile.read_text("utf-8"), context))
+        log(f"building {request.target}")
+        self.on_build(request)
+        while self.wait is not None and not self.wait.is_set():
+            if request.cancel is not None and request.cancel.is_set():
+                self.cancelled.append(request.target)
+                raise Cancelled
+            time.sleep(0.01)
+        if request.target not in self.targets:
+            raise EngineError(f"fake could not build {request.target}")
+        tar_file.write_bytes(tar(self.targets[request.target]))

@@ -1,0 +1,66 @@
+"""The fixtures that `tests/conftest.py` offers to every test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.model.plan import Plan
+from builder.oci.store import Store
+from builder.plan.resolve import Sets, resolve
+from builder.project import Project
+from tests.support import mirror as mirrors
+from tests.support.engine import FakeEngine
+from tests.support.mirror import Mirror
+from tests.support.project import WIDGET, Sample, sample, write_files
+
+MakeProject = Callable[[Mapping[str, Any]], Project]
+MakePlan = Callable[..., Plan]
+
+
+@pytest.fixture
+def make_project(tmp_path: Path) -> MakeProject:
+    """Makes a project from a dict of files: text, bytes, or values to be written as YAML or JSON."""
+    return lambda files: Project((write_files(tmp_path / "project", files),))
+
+
+@pytest.fixture
+def small() -> Sample:
+    """A small whole project, not yet on disk."""
+    return sample()
+
+
+@pytest.fixture
+def make_plan(small: Sample, tmp_path: Path) -> MakePlan:
+    """Writes the small project as it is now and resolves its recipe."""
+
+    def made(*, sets: Sets | None = None, **more: Any) -> Plan:
+        project = small.write(tmp_path / "project")
+        return resolve(project, project.recipe("tiny"), sets=sets, **more)
+
+    return made
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """An empty store."""
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def mirror(small: Sample, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
+    """Serves the small project's inputs; this machine is configured to use it and nothing else."""
+    with mirrors.running() as started:
+        small.serve(started)
+        for name, value in started.environment.items():
+            monkeypatch.setenv(name, value)
+        yield started
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    """An engine that makes the small project's compiled layer."""
+    return FakeEngine({"compiled": WIDGET})

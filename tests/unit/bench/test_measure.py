@@ -1,0 +1,124 @@
+"""The benchmark, against a server whose rates are known."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+import pytest
+
+from builder.bench.measure import SCENARIOS, Scenario, Server, measure, prompt
+from builder.errors import NetworkError
+
+TTFT, STEP = 0.20, 0.02
+
+
+class Fake(BaseHTTPRequestHandler):
+    """Streams like vLLM: TTFT seconds to the first token, STEP between two, the first half as reasoning."""
+
+    protocol_version = "HTTP/1.1"
+    seen: ClassVar[list[dict[str, Any]]] = []
+    status = 200
+    silent = False
+
+    def do_GET(self) -> None:
+        self._plain({"data": [{"id": "tiny"}]})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        type(self).seen.append({**body, "key": self.headers.get("Authorization")})
+        if self.status != 200:
+            self.send_response(self.status)
+            self.send_header("Content-Length", "4")
+            self.end_headers()
+            self.wfile.write(b"nope")
+            return
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        count = body["max_tokens"]
+        time.sleep(TTFT)
+        for number in range(0 if self.silent else count):
+            if number:
+                time.sleep(STEP)
+            field = "reasoning" if number < count // 2 else "content"
+            self._chunk({"choices": [{"delta": {"role": "assistant", field: "x"}}]})
+        self._chunk({"choices": [], "usage": {"prompt_tokens": 1000, "completion_tokens": count}})
+        self._raw(b"data: [DONE]\n\n")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _plain(self, data: Any) -> None:
+        text = json.dumps(data).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def _chunk(self, data: Any) -> None:
+        self._raw(b"data: " + json.dumps(data).encode() + b"\n\n")
+
+    def _raw(self, data: bytes) -> None:
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+        self.wfile.flush()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    Fake.seen, Fake.status, Fake.silent = [], 200, False
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Fake)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+def test_known_rates_are_measured(url: str) -> None:
+    result = measure(Server(url), Scenario("x", 1000, 40), 3)
+    assert result.ttft == pytest.approx(TTFT, rel=0.25)
+    assert result.prefill == pytest.approx(1000 / TTFT, rel=0.25)
+    assert result.decode == pytest.approx(1 / STEP, rel=0.25)
+    assert result.output_tokens == 40
+    assert "reasoning tokens are counted" in result.warnings
+
+
+def test_what_makes_the_numbers_honest_is_sent(url: str) -> None:
+    measure(Server(url, key="secret", think=False), Scenario("x", 100, 2), 2)
+    assert [item["max_tokens"] for item in Fake.seen] == [8, 2, 2], "one request warms up"
+    for item in Fake.seen:
+        assert item["ignore_eos"] is True
+        assert item["stream_options"] == {"include_usage": True}
+        assert item["chat_template_kwargs"] == {"enable_thinking": False}
+        assert item["key"] == "Bearer secret"
+        assert item["model"] == "tiny"
+    starts = {item["messages"][0]["content"][:18] for item in Fake.seen}
+    assert len(starts) == 3, "no two prompts begin alike"
+
+
+def test_two_prompts_share_no_prefix_and_have_about_the_length() -> None:
+    one, other = prompt(2000, "a"), prompt(2000, "b")
+    assert one[:7] != other[:7]
+    assert len(one.split()) == pytest.approx(2000, rel=0.1)
+
+
+def test_the_five_scenarios_of_the_reference() -> None:
+    asked = [(item.prompt_tokens, item.output_tokens) for item in SCENARIOS]
+    assert asked == [(58, 2), (1834, 32), (7234, 32), (1834, 108), (7234, 124)]
+
+
+def test_errors_name_the_server_and_not_the_key(url: str) -> None:
+    Fake.status = 400
+    with pytest.raises(NetworkError) as caught:
+        Server(url, key="secret").ask("x", 2)
+    assert "400" in caught.value.what
+    assert "secret" not in str(caught.value)
+    Fake.status, Fake.silent = 200, True
+    with pytest.raises(NetworkError, match="no tokens"):
+        Server(url).ask("x", 2)
+    with pytest.raises(NetworkError):
+        Server("http://127.0.0.1:9")

@@ -1,0 +1,168 @@
+"""Bad input has its exit code and a message that says what to do, never a traceback; nothing is left behind."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.mirror import Mirror
+from tests.support.project import vendor_base
+from tests.unit.cli.conftest import Cli
+
+BUILD = ("build", "--recipe", "tiny")
+Change = Callable[[dict[str, Any]], Any]
+
+
+def nothing(files: dict[str, Any]) -> None:
+    """No change."""
+
+
+USAGE: list[tuple[tuple[str, ...], str]] = [
+    (("build", "--recipe", "tiney"), "builder: there is no recipe 'tiney'\n  cause: did you mean tiny?"),
+    (("build", "--recipe", "x" * 300), "there is no recipe"),
+    ((*BUILD, "--base", "nowhere"), "there is no base 'nowhere'"),
+    ((*BUILD, "--set", "compiled.speed=1"), "layer compiled has no parameter 'speed'"),
+    ((*BUILD, "--set", "compiled.version=9.9"), "'9.9' is not a usable value: choose one of 1.0, 2.0"),
+    ((*BUILD, "--set", "nope.a=b"), "--set names layer 'nope'"),
+    ((*BUILD, "--platform", "linux/amd64"), "platform 'linux/amd64' is not supported"),
+    ((*BUILD, "--compression", "lzma"), "there is no compression 'lzma'"),
+    ((*BUILD, "--output", "tar:x"), "is not oci:DIR"),
+    ((*BUILD, "--engine", "podman"), "there is no engine 'podman'"),
+    ((*BUILD, "--jobs", "0"), "--jobs"),
+    ((*BUILD, "--no-such-option"), "--no-such-option"),
+    (("build",), "no recipe given"),
+    (("show", "tinny"), "did you mean tiny?"),
+    (("list", "things"), "cannot list 'things'"),
+    (("no-such-command",), "no-such-command"),
+    (("push", "--recipe", "tiny", "NOT A REFERENCE"), "not an image reference"),
+]
+
+
+@pytest.mark.parametrize(("words", "what"), USAGE, ids=[" ".join(words)[:60] for words, _ in USAGE])
+def test_wrong_usage_is_2(cli: Cli, words: tuple[str, ...], what: str) -> None:
+    said = cli(*words)
+    assert (said.code, said.out) == (2, "")
+    assert what in said.err
+
+
+INVALID: list[tuple[str, Change, str]] = [
+    (
+        "unknown key",
+        lambda f: f["recipes/tiny.yaml"].update(layer=[]),
+        "tiny.yaml:17: unknown key 'layer'\n  cause: did you mean 'layers'?",
+    ),
+    ("malformed", lambda f: f.update({"recipes/tiny.yaml": "name: tiny\n  bad: [\n"}), "tiny.yaml:2: not valid YAML"),
+    ("nested", lambda f: f.update({"recipes/tiny.yaml": "a: " + "[" * 100_000}), "nested too deeply"),
+    ("not UTF-8", lambda f: f.update({"recipes/tiny.yaml": b"\xff"}), "not UTF-8"),
+    (
+        "layer",
+        lambda f: f["dockerfiles/layers/placed/layer.yaml"].update(producer="magic"),
+        "placed/layer.yaml:3: producer",
+    ),
+    (
+        "template",
+        lambda f: f.update({"dockerfiles/layers/compiled/Dockerfile.j2": "FROM x\nRUN {{ y }}"}),
+        "'y' is undefined",
+    ),
+    ("lock", lambda f: f.update({"recipes/locks/tiny-root.json": "{"}), "tiny-root.json:1: not valid JSON"),
+    ("twice", lambda f: f["recipes/tiny.yaml"]["layers"].append("placed"), "layer 'placed' stands twice"),
+]
+
+
+@pytest.mark.parametrize(("change", "what"), [row[1:] for row in INVALID], ids=[row[0] for row in INVALID])
+def test_an_invalid_file_is_3(cli: Cli, change: Change, what: str) -> None:
+    change(cli.small.files)
+    said = cli(*BUILD)
+    assert (said.code, said.out) == (3, "")
+    assert what in said.err
+
+
+def test_a_layer_that_no_layer_is_is_2_and_named_with_the_recipe(cli: Cli) -> None:
+    cli.small.files["recipes/tiny.yaml"]["layers"].append("plaiced")
+    said = cli(*BUILD)
+    assert said.code == 2
+    assert "there is no layer 'plaiced'\n  cause: did you mean placed?" in said.err
+
+
+def test_a_missing_section_is_4_and_says_how_to_lock_it(cli: Cli) -> None:
+    del cli.small.files["recipes/locks/tiny-wheels.json"]
+    said = cli(*BUILD)
+    assert (said.code, said.out) == (4, "")
+    assert "the lock has no section 'tiny-wheels'" in said.err
+    assert "next:  builder lock --update tiny-wheels" in said.err
+
+
+def test_another_input_than_locked_is_4_and_keeps_nothing_of_it(online: Cli, mirror: Mirror) -> None:
+    file, data = next(iter(mirror.wheels["beta"].items()))
+    mirror.wheels["beta"][file] = data[:-1] + b"x"
+    said = online(*BUILD)
+    assert (said.code, said.out) == (4, "")
+    assert "beta 1.0" in said.err
+    assert list((online.folder / "store/tmp").iterdir()) == []
+    assert list((online.folder / "store/images").iterdir()) == []
+
+
+def test_offline_without_the_inputs_is_4(cli: Cli) -> None:
+    cli.small.files["recipes/tiny.yaml"]["layers"].remove("compiled")
+    said = cli(*BUILD, "--offline")
+    assert said.code == 4
+    assert "run the same command once without --offline" in said.err
+
+
+def test_no_engine_is_5_and_says_what_to_install(cli: Cli, mirror: Mirror) -> None:
+    cli.environ |= mirror.environment
+    said = cli(*BUILD)
+    assert (said.code, said.out) == (5, "")
+    assert "no usable engine: the command docker is not installed; the command buildah is not installed" in said.err
+    assert "next:  apt-get install buildah" in said.err
+    assert mirror.asked == []
+
+
+def test_a_store_that_cannot_be_written_is_5(cli: Cli) -> None:
+    (cli.folder / "file").write_text("x")
+    said = cli(*BUILD, BUILDER_STORE=str(cli.folder / "file/store"))
+    assert said.code == 5
+    assert "BUILDER_STORE" in said.err
+
+
+def vendor(cli: Cli, compatible: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    image = f"127.0.0.1:{port}/team/vendor:1"
+    cli.small.files["recipes/bases/vendor.yaml"] = vendor_base(image, "sha256:" + "a" * 64)
+    cli.small.files["recipes/tiny.yaml"] |= {"base": "vendor", "compatible": compatible}
+
+
+def test_a_registry_that_refuses_is_6_and_names_the_base_that_needs_none(cli: Cli) -> None:
+    vendor(cli, ["hermetic"])
+    said = cli(*BUILD)
+    assert (said.code, said.out) == (6, "")
+    assert "127.0.0.1" in said.err
+    assert "builder build --recipe tiny --base hermetic needs no registry" in said.err
+    assert list((cli.folder / "store/images").iterdir()) == []
+
+
+def test_a_base_that_is_not_pinned_is_4(cli: Cli) -> None:
+    vendor(cli, [])
+    cli.small.files["recipes/bases/vendor.yaml"]["pin"]["manifest"] = None
+    said = cli(*BUILD)
+    assert said.code == 4
+    assert "base vendor is not pinned" in said.err
+
+
+def test_a_project_that_is_no_folder_is_2(cli: Cli) -> None:
+    said = cli("list", BUILDER_PROJECT="/no/such/folder")
+    assert said.code == 2
+    assert "BUILDER_PROJECT is not a folder: /no/such/folder" in said.err
+
+
+def test_a_folder_with_something_else_in_it_is_not_written_to(online: Cli) -> None:
+    (online.folder / "mine").mkdir()
+    (online.folder / "mine/file").write_text("x")
+    said = online(*BUILD, "--output", f"oci:{online.folder / 'mine'}")
+    assert said.code == 2
+    assert "is not empty and not an OCI layout" in said.err
+    assert [path.name for path in (online.folder / "mine").iterdir()] == ["file"]

@@ -1,0 +1,145 @@
+"""Standard output carries the result and nothing else; what a person reads goes to standard error."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from builder.model.plan import sha256
+from tests.support.dockerfile import parse
+from tests.support.mirror import Mirror
+from tests.unit.cli.conftest import Cli
+
+BUILD = ("build", "--recipe", "tiny")
+DIGEST = r"sha256:[0-9a-f]{64}"
+
+
+def test_a_build_prints_the_digest(online: Cli, mirror: Mirror) -> None:
+    first = online(*BUILD)
+    assert first.code == 0
+    assert re.fullmatch(f"{DIGEST}\n", first.out)
+    assert "wheels-alpha" in first.err
+    assert "built" in first.err
+    mirror.asked.clear()
+    again = online(*BUILD)
+    assert (again.out, mirror.asked) == (first.out, [])
+    assert "cached" in again.err
+    assert "built" not in again.err.replace("to be built", "")
+
+
+def test_a_build_says_what_it_will_take_before_it_starts(online: Cli) -> None:
+    lines = online(*BUILD).err.splitlines()
+    assert re.match(
+        r"4 layers to make; .* to download, about .* more in the store, up to .* for temporary files", lines[0]
+    )
+
+
+def test_a_build_as_json(online: Cli) -> None:
+    said = online(*BUILD, "--json")
+    data = json.loads(said.out)
+    assert re.fullmatch(DIGEST, data["digest"])
+    assert {layer["id"]: layer["state"] for layer in data["layers"]} == {
+        **dict.fromkeys(("root", "wheels-alpha", "wheels-other", "placed"), "built"),
+        **dict.fromkeys(("settings", "entrypoint"), "config"),
+    }
+    assert online(*BUILD).out == f"{data['digest']}\n"
+
+
+def test_a_build_into_a_layout(online: Cli) -> None:
+    folder = online.folder / "layout"
+    said = online(*BUILD, "--output", f"oci:{folder}", "--tag", "mine:1")
+    index = json.loads((folder / "index.json").read_text())
+    assert [entry["digest"] for entry in index["manifests"]] == [said.out.strip()]
+    assert index["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"] == "mine:1"
+    for path in (folder / "blobs/sha256").iterdir():
+        assert sha256(path.read_bytes()) == path.name
+    if shutil.which("skopeo"):
+        command = ["skopeo", "--override-arch", "arm64", "inspect", f"oci:{folder}:mine:1"]
+        seen = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+        assert seen["Digest"] == said.out.strip()
+        assert seen["Architecture"] == "arm64"
+
+
+def test_the_same_digest_from_another_folder_time_zone_locale_and_umask(online: Cli) -> None:
+    first = online(*BUILD)
+    machine = {"TZ": "Asia/Tokyo", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "USER": "else"}
+    again = online(*BUILD, **machine, BUILDER_STORE=str(online.folder / "other"))
+    assert again.out == first.out
+
+
+def test_lists_and_descriptions(cli: Cli) -> None:
+    assert "tiny" in cli("list").out
+    assert {row["name"] for row in json.loads(cli("list", "layers", "--json").out)} >= {"compiled", "placed"}
+    shown = json.loads(cli("show", "tiny", "--json").out)
+    assert shown["name"] == "tiny"
+    assert "LIBS=/opt/widget (before what is there)" in cli("plan", "--recipe", "tiny").out
+
+
+def test_a_dockerfile_is_a_dockerfile_and_nothing_is_fetched_for_it(cli: Cli) -> None:
+    said = cli("render", "--recipe", "tiny")
+    assert (said.code, said.err) == (0, "")
+    assert parse(said.out)[0].name == "FROM"
+    assert not (cli.folder / "store").exists()
+
+
+def test_a_context_is_written_beside_the_dockerfile(online: Cli) -> None:
+    said = online("render", "--recipe", "tiny", "--context", str(online.folder / "context"))
+    assert (online.folder / "context/Dockerfile").read_text() == said.out
+    assert "docker buildx build" in said.err
+
+
+def test_engines_are_listed_with_what_is_missing(cli: Cli) -> None:
+    lines = cli("engines").out.splitlines()
+    assert lines[0].startswith("docker: not usable: the command docker is not installed; install")
+    assert lines[1].startswith("buildah: not usable: the command buildah is not installed; apt-get install")
+
+
+def test_text_that_is_not_ascii_comes_out_in_any_locale(cli: Cli) -> None:
+    cli.small.files["recipes/tiny.yaml"] |= {"title": "größer \u2028", "env": {"A": "ä"}}
+    for words in (("render", "--recipe", "tiny"), ("plan", "--recipe", "tiny", "--json")):
+        said = cli(*words, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+        assert (said.code, said.err, "ä" in said.out) == (0, "", True)
+    assert json.loads(said.out)["cmd"] == ["someone/tiny", "--port", "8000"]
+
+
+def test_a_reader_that_leaves_early_is_no_error(cli: Cli) -> None:
+    process = cli.start("render", "--recipe", "tiny")
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    assert process.wait() == 0
+
+
+def test_an_interrupt_is_130_and_leaves_a_clean_store(online: Cli, mirror: Mirror) -> None:
+    mirror.silent.add(next(f"/files/{name}/{file}" for name, files in mirror.wheels.items() for file in files))
+    process = online.start(*BUILD)
+    while not any(path in mirror.silent for path in mirror.asked):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (130, "")
+    assert "run the same command to go on" in err
+    assert "Traceback" not in err
+    assert list((online.folder / "store/tmp").iterdir()) == []
+    mirror.silent.clear()
+    assert online(*BUILD).code == 0
+
+
+def test_help_and_version(cli: Cli) -> None:
+    assert re.fullmatch(r"builder \d+\.\d+\.\d+\n", cli("--version").out)
+    assert "reproducible" in cli("--help").out
+    assert "Usage" in cli("build", "--help").out
+
+
+def test_several_recipes_and_their_digests(online: Cli) -> None:
+    online.small.files["recipes/second.yaml"] = {**online.small.files["recipes/tiny.yaml"], "name": "second"}
+    said = online("build", "-r", "tiny", "-r", "second")
+    assert re.fullmatch(f"{DIGEST}  tiny\n{DIGEST}  second\n", said.out)
+    assert online("build", "-r", "tiny", "-r", "second", "--tag", "x").code == 2
+    assert Path(online.folder / "store/CACHEDIR.TAG").exists()

@@ -1,0 +1,143 @@
+"""The buildah engine: namespaces of its own, private storage, no network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from builder.engine.base import BuildRequest, EngineInfo, host_architecture
+from builder.engine.buildah import BuildahEngine
+from builder.errors import EngineError
+from tests.unit.engine.conftest import Programs
+
+Request = Callable[..., BuildRequest]
+
+
+@pytest.fixture(params=[0, 1000], ids=["root", "user"])
+def user(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr("os.geteuid", lambda: request.param)
+    return int(request.param)
+
+
+def namespaces(user: int, network: bool = False) -> list[str]:
+    words = ["--mount", "--fork", "--kill-child"]
+    words += [] if network else ["--net"]
+    return words + ([] if user == 0 else ["--map-root-user", "--map-auto", "--user"])
+
+
+def test_a_build_is_one_command_in_namespaces_of_its_own(
+    programs: Programs, request_for: Request, tmp_path: Path, user: int
+) -> None:
+    programs.buildah(build="echo STEP 1/2; echo STEP 2/2 >&2")
+    lines: list[str] = []
+    request = request_for()
+    tar = tmp_path / "layer.tar"
+    BuildahEngine().build(request, tar, lines.append)
+    expected = [
+        *(
+            "--root",
+            str(request.work / "storage"),
+            "--runroot",
+            str(request.work / "run"),
+            "--storage-driver",
+            "overlay",
+        ),
+        *("build", "--isolation", "chroot", "--layers=false", "--format", "oci", "--platform", "linux/arm64"),
+        *("--file", str(request.dockerfile), "--target", "one", "--build-arg", "JOBS=7"),
+        *(
+            "--build-arg",
+            f"BUILDPLATFORM=linux/{host_architecture()}",
+            "--build-arg",
+            f"BUILDARCH={host_architecture()}",
+        ),
+        *("--output", f"type=tar,dest={tar}", str(request.context)),
+    ]
+    assert programs.calls("buildah") == [expected]
+    assert programs.calls("unshare")[-1] == [*namespaces(user), "buildah", *expected]
+    assert sorted(lines) == ["STEP 1/2", "STEP 2/2"]
+
+
+def test_only_a_layer_that_reads_its_base_has_network(programs: Programs, request_for: Request, tmp_path: Path) -> None:
+    programs.buildah()
+    BuildahEngine().build(request_for(network=True), tmp_path / "layer.tar", print)
+    assert "--net" not in programs.calls("unshare")[-1]
+
+
+def test_where_overlay_cannot_be_mounted_files_are_copied(
+    programs: Programs, request_for: Request, tmp_path: Path
+) -> None:
+    programs.buildah()
+    programs.add("mount", "exit 32")
+    request = request_for()
+    BuildahEngine().build(request, tmp_path / "layer.tar", print)
+    (call,) = programs.calls("buildah")
+    assert call[call.index("--storage-driver") + 1] == "vfs"
+    assert not (request.work / "overlay-probe").exists()
+
+
+def test_its_environment(programs: Programs, request_for: Request, tmp_path: Path, user: int) -> None:
+    names = "TMPDIR BUILDAH_ISOLATION _CONTAINERS_USERNS_CONFIGURED _CONTAINERS_ROOTLESS_UID"
+    programs.buildah(build=f'for n in {names}; do eval "echo $n=\\$$n"; done')
+    lines: list[str] = []
+    request = request_for()
+    BuildahEngine().build(request, tmp_path / "layer.tar", lines.append)
+    shown = dict(line.split("=", 1) for line in lines)
+    assert shown["TMPDIR"] == str(request.work)
+    assert shown["BUILDAH_ISOLATION"] == "chroot"
+    assert shown["_CONTAINERS_USERNS_CONFIGURED"] == ("" if user == 0 else "done")
+
+
+def test_a_failed_build_shows_its_last_lines(programs: Programs, request_for: Request, tmp_path: Path) -> None:
+    programs.buildah(build="echo 'error building: no such file'; exit 125")
+    with pytest.raises(EngineError, match="buildah could not build one") as caught:
+        BuildahEngine().build(request_for(), tmp_path / "layer.tar", lambda line: None)
+    assert "error building: no such file" in caught.value.cause
+
+
+def test_usable(programs: Programs) -> None:
+    programs.buildah()
+    assert BuildahEngine().probe() == EngineInfo("buildah", "1.28.2")
+
+
+@pytest.mark.parametrize(
+    "version", ["buildah version 1.39.3 (image-spec 1.1.0)", "buildah version 2.0", "buildah version 1.28.0-dev"]
+)
+def test_newer_ones_are_usable(programs: Programs, version: str) -> None:
+    programs.buildah(version=version)
+    assert BuildahEngine().probe().usable
+
+
+@pytest.mark.parametrize(
+    ("version", "problem"),
+    [
+        ("buildah version 1.27.4", "buildah 1.27.4 is too old"),
+        ("buildah version 0.99", "buildah 0.99 is too old"),
+        ("what is this", "buildah does not start"),
+    ],
+)
+def test_too_old(programs: Programs, version: str, problem: str) -> None:
+    programs.buildah(version=version)
+    info = BuildahEngine().probe()
+    assert (info.usable, info.problem) == (False, problem)
+    assert "1.28 or newer" in info.fix
+
+
+def test_not_installed(programs: Programs) -> None:
+    assert BuildahEngine().probe().problem == "the command buildah is not installed"
+
+
+def test_broken(programs: Programs) -> None:
+    programs.add("buildah", "exit 1")
+    assert BuildahEngine().probe().problem == "buildah does not start"
+
+
+def test_where_no_namespaces_may_be_made(programs: Programs, user: int) -> None:
+    programs.buildah()
+    programs.add("unshare", "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1")
+    info = BuildahEngine().probe()
+    assert "no namespaces may be made here: unshare: unshare failed: Operation not permitted" in info.problem
+    assert ("CAP_SYS_ADMIN" in info.fix) == (user == 0)
+    programs.add("unshare", "exit 1")
+    assert BuildahEngine().probe().problem.endswith("no namespaces may be made here: exit status 1")

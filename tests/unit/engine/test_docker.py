@@ -1,0 +1,96 @@
+"""The docker engine: what it asks of `docker`, and what it makes of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from builder.engine.base import BuildRequest, EngineInfo
+from builder.engine.docker import DockerEngine
+from builder.errors import EngineError, ExitCode
+from tests.unit.engine.conftest import Programs
+
+Request = Callable[..., BuildRequest]
+
+
+def test_a_build_is_one_command_without_network_or_cache(
+    programs: Programs, request_for: Request, tmp_path: Path
+) -> None:
+    programs.docker(build="printf 'the tar'; echo '#1 doing' >&2; echo '#2 done' >&2")
+    lines: list[str] = []
+    request = request_for()
+    DockerEngine().build(request, tmp_path / "layer.tar", lines.append)
+    assert programs.calls("docker") == [
+        [
+            *("buildx", "build", "--file", str(request.dockerfile), "--target", "one", "--platform", "linux/arm64"),
+            *("--network", "none", "--no-cache", "--provenance=false", "--sbom=false", "--progress=plain"),
+            *("--output", "type=tar,dest=-", "--build-arg", "JOBS=7", str(request.context)),
+        ]
+    ]
+    assert (tmp_path / "layer.tar").read_bytes() == b"the tar"
+    assert lines == ["#1 doing", "#2 done"]
+
+
+def test_only_a_layer_that_reads_its_base_has_network(programs: Programs, request_for: Request, tmp_path: Path) -> None:
+    programs.docker()
+    DockerEngine().build(request_for(network=True), tmp_path / "layer.tar", print)
+    (call,) = programs.calls("docker")
+    assert call[call.index("--network") + 1] == "default"
+
+
+def test_any_buildx_builder_can_be_named(programs: Programs, request_for: Request, tmp_path: Path) -> None:
+    programs.docker()
+    DockerEngine("far-away").build(request_for(), tmp_path / "layer.tar", print)
+    assert programs.calls("docker")[0][:4] == ["buildx", "build", "--builder", "far-away"]
+
+
+def test_a_failed_build_shows_its_last_lines(programs: Programs, request_for: Request, tmp_path: Path) -> None:
+    programs.docker(build="i=0; while [ $i -lt 50 ]; do echo line $i >&2; i=$((i+1)); done; exit 3")
+    with pytest.raises(EngineError, match="docker could not build one") as caught:
+        DockerEngine().build(request_for(), tmp_path / "layer.tar", lambda line: None)
+    assert caught.value.code == ExitCode.ENGINE
+    assert "line 49" in caught.value.cause
+    assert "line 38" in caught.value.cause
+    assert "line 37" not in caught.value.cause
+    assert "--verbose" in caught.value.next
+
+
+def test_usable(programs: Programs) -> None:
+    programs.docker()
+    assert DockerEngine().probe() == EngineInfo("docker", "0.13.1")
+    assert DockerEngine().probe().usable
+
+
+def test_not_installed(programs: Programs) -> None:
+    info = DockerEngine().probe()
+    assert (info.usable, info.problem) == (False, "the command docker is not installed")
+    assert "install Docker" in info.fix
+
+
+def test_without_buildx(programs: Programs) -> None:
+    programs.docker(buildx=False)
+    assert DockerEngine().probe().problem == "docker has no buildx plugin"
+
+
+def test_without_a_daemon(programs: Programs) -> None:
+    programs.docker(daemon=False)
+    assert DockerEngine().probe().problem == "docker's daemon does not answer"
+
+
+def test_a_remote_builder_needs_no_local_daemon(programs: Programs) -> None:
+    programs.docker(daemon=False)
+    assert DockerEngine("far-away").probe().usable
+
+
+def test_a_docker_that_hangs_is_not_waited_for(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("builder.engine.process.capture.__kwdefaults__", {"timeout": 0.2})
+    programs.add("docker", "while :; do :; done")
+    assert not DockerEngine().probe().usable
+
+
+def test_a_docker_that_may_not_be_run(programs: Programs) -> None:
+    programs.add("docker")
+    (programs.folder / "docker").chmod(0o644)
+    assert DockerEngine().probe().problem == "the command docker is not installed"

@@ -1,0 +1,66 @@
+"""Which engine is used, and what is said where none can be."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.engine.select import select_engine
+from builder.errors import EngineError, ExitCode, UsageError
+from tests.unit.engine.conftest import Programs
+
+
+def test_docker_comes_first(programs: Programs) -> None:
+    programs.docker()
+    programs.buildah()
+    assert select_engine(None).name == select_engine("auto").name == "docker"
+    assert select_engine("buildah").name == "buildah"
+
+
+def test_buildah_where_dockers_daemon_does_not_answer(programs: Programs) -> None:
+    programs.docker(daemon=False)
+    programs.buildah()
+    assert select_engine("auto").name == "buildah"
+
+
+def test_the_environment_chooses_unless_the_command_line_does(
+    programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs.docker()
+    programs.buildah()
+    monkeypatch.setenv("BUILDER_ENGINE", "buildah")
+    assert select_engine(None).name == "buildah"
+    assert select_engine("docker").name == "docker"
+
+
+def test_none_at_all_says_what_each_lacks_and_what_to_install(programs: Programs) -> None:
+    programs.docker(daemon=False)
+    with pytest.raises(EngineError) as caught:
+        select_engine("auto")
+    error = caught.value
+    assert error.code == ExitCode.ENGINE
+    assert error.what == ("no usable engine: docker's daemon does not answer; the command buildah is not installed")
+    assert "buildah" in error.next
+
+
+def test_the_chosen_one_is_not_replaced_by_another(programs: Programs) -> None:
+    programs.buildah()
+    with pytest.raises(EngineError, match="no usable engine: the command docker is not installed") as caught:
+        select_engine("docker")
+    assert "Docker" in caught.value.next
+
+
+def test_names_that_are_none(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="there is no engine 'podman'") as caught:
+        select_engine("podman")
+    assert caught.value.cause == "engines: auto, docker, buildah"
+    monkeypatch.setenv("BUILDER_ENGINE", "rocket")
+    with pytest.raises(UsageError, match="rocket"):
+        select_engine(None)
+
+
+def test_a_builder_is_dockers(programs: Programs) -> None:
+    programs.docker(daemon=False)
+    programs.buildah()
+    assert select_engine("auto", "far-away").name == "docker"
+    with pytest.raises(UsageError, match="--builder is for the docker engine"):
+        select_engine("buildah", "far-away")

@@ -1,0 +1,41 @@
+"""The generated documents are committed as generated, and have every row that the reference documents have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from builder.guide.write import documents
+from builder.knowledge.rule import find_rule
+from builder.project import Project
+
+ROOT = Path(__file__).resolve().parents[3]
+PROJECT = Project((ROOT,))
+DOCUMENTS = documents(PROJECT)
+
+
+@pytest.mark.parametrize("path", sorted(DOCUMENTS))
+def test_committed_is_generated(path: str) -> None:
+    assert (ROOT / "docs" / path).read_text("utf-8") == DOCUMENTS[path], "run: python -m builder.guide"
+
+
+def test_no_page_is_left_of_a_recipe_that_is_gone() -> None:
+    assert {path.name for path in (ROOT / "docs/recipes").glob("*.md")} == {
+        path.removeprefix("recipes/") for path in DOCUMENTS if path.startswith("recipes/")
+    }
+
+
+def test_every_row_of_the_three_documents_is_there() -> None:
+    rows = yaml.safe_load((ROOT / "builder/guide/troubles.yaml").read_text("utf-8"))
+    count = {
+        source: sum(source in row["source"] for row in rows)
+        for source in ("gb10-native-installer", "spark-vllm-guide section 12", "dual-spark-minimax-m2.7")
+    }
+    assert count["gb10-native-installer"] >= 8
+    assert count["spark-vllm-guide section 12"] >= 13
+    assert count["dual-spark-minimax-m2.7"] >= 7
+    for row in rows:
+        if "rule" in row:
+            assert find_rule(row["rule"])

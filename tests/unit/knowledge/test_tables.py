@@ -1,0 +1,123 @@
+"""The option tables say what each vLLM version has, and come from its source distribution."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builder.errors import InvalidError
+from builder.knowledge.extract import dump, extract
+from builder.knowledge.fetch import fetch_sdist
+from builder.knowledge.source import Sources
+from builder.knowledge.table import FOLDER, load_table, versions
+
+CACHE = Path("~/.cache/builder-tests/sdists").expanduser()
+
+_OTHERS = {"0.20.1", "0.22.0", "0.25.0", "0.25.1", "0.26.0", "0.27.0", "0.28.0", "0.29.0", "0.30.0", "0.32.0"}
+FACTS = tuple(version for version in versions() if version not in _OTHERS)
+
+
+@pytest.mark.parametrize("version", FACTS)
+def test_every_version_has_a_table(version: str) -> None:
+    table = load_table(version)
+    assert table is not None
+    assert table.vllm == version
+    assert len(table.flags) > 200
+    assert len(table.env) > 200
+
+
+@pytest.mark.parametrize("version", versions())
+def test_a_table_is_what_its_writer_writes(version: str) -> None:
+    table = load_table(version)
+    assert table is not None
+    assert (FOLDER / f"{version}.yaml").read_text("utf-8") == dump(table)
+
+
+def test_a_version_without_table_and_a_local_version() -> None:
+    assert load_table("0.15.1") is None
+    assert load_table("0.28.1rc1.dev437+ge962733e0") is None
+    assert load_table("0.19.0+6bc3197f.nv26.04") == load_table("0.19.0")
+
+
+@pytest.mark.parametrize(
+    ("flag", "first"),
+    [("linear-backend", "0.22.1"), ("moe-backend", "0.18.1"), ("omni", "0.20.0"), ("tool-call-parser", "0.18.1")],
+)
+def test_the_version_in_which_an_option_came(flag: str, first: str) -> None:
+    having = [version for version in FACTS if (table := load_table(version)) and table.has_flag(flag)]
+    assert having == list(FACTS[FACTS.index(first) :])
+
+
+@pytest.mark.parametrize(
+    ("variable", "last"),
+    [
+        ("VLLM_USE_FLASHINFER_MOE_FP4", "0.23.0"),
+        ("VLLM_NVFP4_GEMM_BACKEND", "0.23.0"),
+        ("VLLM_MXFP4_USE_MARLIN", "0.23.0"),
+        ("VLLM_TEST_FORCE_FP8_MARLIN", "0.27.1"),
+        ("VLLM_MARLIN_USE_ATOMIC_ADD", "0.33.0"),
+    ],
+)
+def test_the_version_in_which_a_variable_went(variable: str, last: str) -> None:
+    having = [version for version in FACTS if (table := load_table(version)) and variable in table.env]
+    assert having == list(FACTS[: FACTS.index(last) + 1])
+
+
+@pytest.mark.parametrize("variable", ["VLLM_MXFP4_BACKEND", "VLLM_FP8_MOE_BACKEND", "VLLM_ATTENTION_BACKEND"])
+def test_variables_that_no_version_has(variable: str) -> None:
+    assert not [version for version in versions() if (table := load_table(version)) and variable in table.env]
+
+
+def test_no_version_disables_speculation_by_batch_size() -> None:
+    flag = "speculative-disable-by-batch-size"
+    assert not [version for version in versions() if (table := load_table(version)) and table.has_flag(flag)]
+
+
+def test_backend_names_are_matched_without_case_and_toggles_can_be_negated() -> None:
+    table = load_table("0.20.0")
+    assert table is not None
+    assert table.accepts("attention-backend", "triton_attn")
+    assert table.accepts("moe-backend", "marlin")
+    assert not table.accepts("moe-backend", "garbage")
+    assert table.has_flag("no-enable-chunked-prefill")
+    assert not table.has_flag("no-headless")
+
+
+@pytest.mark.parametrize("version", FACTS[:4])
+def test_fp8_constants_of_the_versions_that_the_patch_knows(version: str) -> None:
+    table = load_table(version)
+    assert table is not None
+    assert table.fp8_constants == ("CUTLASS_FP8_SUPPORTED", "CUTLASS_BLOCK_FP8_SUPPORTED")
+
+
+def test_sources_follow_imports_and_resolve_literals() -> None:
+    sources = Sources(
+        {
+            "p/a.py": b"from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p.b import Kind\nx: Kind = 1\n",
+            "p/b.py": b"from typing import Literal\nMore = Literal['c']\nKind = Literal['a', 'b', More]\n",
+        }
+    )
+    import ast
+
+    hint = sources.hint("p/a.py", ast.Name("Kind"))
+    assert hint.literals == ("a", "b", "c")
+    assert hint.closed
+
+
+def test_a_file_that_moved_is_an_error_not_an_empty_table(tmp_path: Path) -> None:
+    broken = tmp_path / "x.tar.gz"
+    broken.write_bytes(b"no archive")
+    with pytest.raises(InvalidError):
+        Sources.from_sdist(broken)
+    with pytest.raises(InvalidError):
+        Sources({}).text("vllm/envs.py")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["0.18.1", "0.20.0", "0.31.0", "0.33.0"])
+def test_extracting_again_gives_the_committed_table(version: str) -> None:
+    committed = load_table(version)
+    assert committed is not None
+    sdist = fetch_sdist(version, CACHE, committed.sdist)
+    assert extract(version, sdist) == committed

@@ -1,0 +1,219 @@
+"""Every layer of the hardware's table: where it applies, what it says where it does not, its patch on real files."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import tarfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from builder.errors import UsageError
+from builder.knowledge.fetch import fetch_sdist
+from builder.knowledge.table import load_table
+from builder.model.check import Check
+from builder.model.plan import PlannedLayer
+from builder.model.recipe import Recipe
+from builder.plan.resolve import resolve
+from builder.project import Project
+from builder.smoke import kinds_config, kinds_cuda, kinds_files  # noqa: F401
+from builder.smoke.kinds_cpu import job
+from builder.smoke.static import KINDS
+
+PROJECT = Project()
+CACHE = Path("~/.cache/builder-tests/sdists").expanduser()
+LAYERS = Path(__file__).resolve().parents[3] / "dockerfiles/layers"
+W8A8 = "vllm/model_executor/layers/quantization/utils/w8a8_utils.py"
+
+
+def planned(layer: str, base: str, *before: str, **params: Any) -> PlannedLayer:
+    recipe = Recipe.model_validate(
+        {
+            "name": "r",
+            "title": "t",
+            "model": {"id": "a/b"},
+            "base": base,
+            "layers": [*before, {"layer": layer, "set": params}],
+            "serve": {},
+        }
+    )
+    return next(item for item in resolve(PROJECT, recipe).layers if item.layer == layer)
+
+
+def env(layer: PlannedLayer) -> dict[str, str]:
+    return {item.name: item.value for item in layer.env}
+
+
+NAMES = "nccl ptxas marlin cutlass-fp8 audio omni dflash gemma4-loader reasoning-parser headers ray cluster entrypoint"
+
+
+@pytest.mark.parametrize("name", NAMES.split())
+def test_every_layer_of_the_table_is_there_with_checks_of_its_own(name: str) -> None:
+    layer = PROJECT.layer(name).definition
+    assert layer.checks
+    assert layer.needs or name in ("entrypoint", "cluster")
+
+
+@pytest.mark.parametrize(
+    ("layer", "base", "before", "why"),
+    [
+        ("cutlass-fp8", "ngc-26.09", (), "not known"),
+        ("gemma4-loader", "vllm-openai-0.20", (), "0.19.1 and later"),
+        ("reasoning-parser", "vllm-openai-0.20", (), "nemotron_v3"),
+        ("dflash", "vllm-openai-0.20", (), "0.21.0"),
+        ("omni", "hermetic-0.20", (), "audio layer"),
+        ("omni", "ngc-26.04", (), "families|family"),
+        ("ray", "vllm-openai-0.31.0", (), "lock"),
+        ("ptxas", "ngc-26.09", (), "not known"),
+        ("nccl", "ngc-26.09", (), "not known"),
+        ("audio", "vllm-openai-0.24.0", (), "lock"),
+    ],
+)
+def test_a_layer_that_does_not_apply_says_why(layer: str, base: str, before: tuple[str, ...], why: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        planned(layer, base, *before)
+    assert any(word in caught.value.cause for word in why.split("|"))
+
+
+def test_marlin_refuses_variables_that_the_base_does_not_have() -> None:
+    with pytest.raises(UsageError, match="does not apply"):
+        planned("marlin", "vllm-openai-0.24.0", nvfp4_gemm=True)
+    assert "VLLM_USE_FLASHINFER_MOE_FP4" not in env(planned("marlin", "vllm-openai-0.24.0"))
+    assert env(planned("marlin", "vllm-openai-0.20"))["VLLM_USE_FLASHINFER_MOE_FP4"] == "0"
+
+
+def test_ray_brings_wheels_and_switches_its_memory_monitor_off() -> None:
+    layer = planned("ray", "hermetic-0.20")
+    assert "ray" in {item.name.partition(" ")[0] for item in layer.inputs}
+    assert env(layer) == {"RAY_memory_monitor_refresh_ms": "0", "RAY_memory_usage_threshold": "1.0"}
+
+
+def test_omni_brings_vllm_omni_of_the_same_version() -> None:
+    layer = planned("omni", "hermetic-0.20", "audio")
+    assert "vllm-omni 0.20.0" in {item.name for item in layer.inputs}
+
+
+@pytest.mark.parametrize("base", ["hermetic-0.20", "hermetic-0.23"])
+def test_what_a_layer_adds_is_not_in_the_base_already(base: str) -> None:
+    recipe = PROJECT.recipe("qwen3.5-122b-fp8-dual")
+    layers = {item.id: item for item in resolve(PROJECT, recipe, base=base).layers}
+    below = {i.sha256 for name, item in layers.items() if name.startswith("wheels-") for i in item.inputs}
+    assert not below & {item.sha256 for item in layers["ray"].inputs}
+
+
+@pytest.mark.parametrize(("transport", "disabled"), [("roce", "0"), ("socket", "1")])
+def test_cluster_has_two_transports_and_no_interface_names(transport: str, disabled: str) -> None:
+    values = env(planned("cluster", "vllm-openai-0.20", transport=transport))
+    assert values["NCCL_IB_DISABLE"] == disabled
+    assert not [name for name in values if name.endswith("IFNAME") or name in ("NCCL_IB_HCA", "UCX_NET_DEVICES")]
+
+
+def test_cutlass_fp8_takes_the_file_from_the_wheel_or_from_the_base() -> None:
+    hermetic, registry = planned("cutlass-fp8", "hermetic-0.20"), planned("cutlass-fp8", "vllm-openai-0.20")
+    assert [item.name for item in hermetic.inputs] == ["vllm 0.20.0"]
+    assert not hermetic.reads_base
+    assert registry.reads_base
+    assert not registry.inputs
+    assert "sha256:" in registry.stages
+
+
+def load(layer: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"patch_{layer}", LAYERS / layer / "patch.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+FP8 = '''\
+def cutlass_fp8_supported() -> bool:
+    return ops.cutlass_scaled_mm_supports_fp8(1)
+
+
+def cutlass_block_fp8_supported() -> bool:
+    x = 1
+    return ops.cutlass_scaled_mm_supports_block_fp8(x)
+
+
+CUTLASS_FP8_SUPPORTED = cutlass_fp8_supported()
+CUTLASS_BLOCK_FP8_SUPPORTED = cutlass_block_fp8_supported()
+OTHER = 3
+'''
+
+
+def answers(text: str) -> dict[str, Any]:
+    """What the functions and constants of a patched file say; everything else is left out."""
+    group = text.find("def cutlass_group_gemm")
+    wanted = text[text.index("def cutlass_fp8_supported") : group if group > 0 else None]
+    scope: dict[str, Any] = {}
+    exec(wanted, scope)
+    return {name: scope[name]() for name in ("cutlass_fp8_supported", "cutlass_block_fp8_supported")}
+
+
+def test_the_fp8_patch_makes_functions_and_constants_false() -> None:
+    text = load("cutlass-fp8").patched(FP8)
+    assert answers(text) == {"cutlass_fp8_supported": False, "cutlass_block_fp8_supported": False}
+    assert "CUTLASS_FP8_SUPPORTED = False\nCUTLASS_BLOCK_FP8_SUPPORTED = False\nOTHER = 3\n" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("def cutlass_fp8_supported", "def gone"),
+        ("supports_block_fp8(x)", "something_else(x)"),
+        ("_SUPPORTED = cutlass", "_SUPPORTED = not_cutlass"),
+        ("def cutlass_fp8_supported()", "def cutlass_fp8_supported(a)"),
+    ],
+)
+def test_the_fp8_patch_fails_where_it_does_not_fit(old: str, new: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        load("cutlass-fp8").patched(FP8.replace(old, new))
+
+
+def member(version: str, path: str) -> str:
+    table = load_table(version)
+    with tarfile.open(fetch_sdist(version, CACHE, table.sdist if table else None)) as archive:
+        stream = archive.extractfile(f"vllm-{version}/{path}")
+        assert stream is not None
+        return stream.read().decode()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["0.18.1", "0.19.0", "0.20.0", "0.23.0", "0.27.1", "0.31.0", "0.33.0"])
+def test_the_fp8_patch_fits_the_real_file(version: str) -> None:
+    text = load("cutlass-fp8").patched(member(version, W8A8))
+    assert answers(text) == {"cutlass_fp8_supported": False, "cutlass_block_fp8_supported": False}
+    table = load_table(version)
+    assert table is not None
+    for name in table.fp8_constants:
+        assert f"\n{name} = False\n" in text
+
+
+@pytest.mark.slow
+def test_the_loader_patch_fits_the_real_file_of_0_19_0_only() -> None:
+    path = "vllm/model_executor/models/gemma4.py"
+    assert '"experts.w13_"' in load("gemma4-loader").patched(member("0.19.0", path))
+    with pytest.raises(ValueError, match="change 1"):
+        load("gemma4-loader").patched(member("0.19.1", path))
+
+
+CHECKS = [
+    (where, check)
+    for where, checks in (
+        *((name, PROJECT.layer(name).definition.checks) for name in PROJECT.layer_names()),
+        *((base.name, base.checks) for base in PROJECT.bases.values()),
+    )
+    for check in checks
+]
+
+
+@pytest.mark.parametrize(("where", "check"), CHECKS, ids=lambda value: value if isinstance(value, str) else value.id)
+def test_every_check_of_a_layer_or_base_is_of_a_kind_that_takes_its_args(where: str, check: Check) -> None:
+    if check.tier == "cpu":
+        assert job(check)
+    elif check.tier == "static":
+        names = inspect.signature(KINDS[check.kind].run).parameters
+        assert {key.replace("-", "_") for key in check.args} <= set(names)

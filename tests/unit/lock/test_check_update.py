@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from builder.cli.lock import lock
+from builder.errors import PinError, UsageError
+from builder.lock.check import check, requested
+from builder.lock.load import load_requests, load_section
+from builder.lock.update import Change, Request, select, update
+from builder.lock.write import section_text
+from builder.model.lock import DebRequest, LockSection, Wheel, WheelLock
+
+COMMITTED = Path(__file__).resolve().parents[3] / "recipes/locks"
+
+REQUESTS = """\
+wheels:
+  extra: {requirements: ["a[x]"], without: [plain], python: "3.13", platform: aarch64-manylinux_2_39}
+  plain: {requirements: [a], python: "3.13", platform: aarch64-manylinux_2_39}
+"""
+
+
+def wheel(name: str, version: str) -> Wheel:
+    return Wheel(name=name, version=version, file=f"{name}-{version}-py3-none-any.whl", sha256="a" * 64, size=1)
+
+
+class Index:
+    """Stands for the network: what each section resolves to."""
+
+    def __init__(self) -> None:
+        self.answers = {"plain": {"a": "1"}, "extra": {"x": "1"}}
+        self.asked: list[str] = []
+        self.time = "2026-01-01T00:00:00Z"
+
+    def __call__(self, name: str, request: Request, locks: Path) -> LockSection:
+        assert not isinstance(request, DebRequest)
+        self.asked.append(name)
+        wheels = tuple(wheel(*item) for item in self.answers[name].items())
+        return WheelLock(name=name, locked=self.time, request=request, wheels=wheels)
+
+
+@pytest.fixture
+def locks(tmp_path: Path) -> Path:
+    folder = tmp_path / "recipes/locks"
+    folder.mkdir(parents=True)
+    (folder / "requests.yaml").write_text(REQUESTS)
+    return folder
+
+
+def test_missing_sections_are_resolved_those_first_that_others_build_upon(locks: Path) -> None:
+    index = Index()
+    changes = update(locks, fresh_too=False, resolver=index)
+    assert index.asked == ["plain", "extra"]
+    assert changes == [Change("plain", "a", None, "1"), Change("extra", "x", None, "1")]
+    assert check(locks) == []
+
+
+def test_what_is_fresh_stays_unless_asked_for(locks: Path) -> None:
+    index = Index()
+    update(locks, resolver=index)
+    index.asked.clear()
+    assert update(locks, fresh_too=False, resolver=index) == []
+    assert index.asked == []
+
+
+def test_an_update_that_finds_the_same_changes_no_byte(locks: Path) -> None:
+    index = Index()
+    update(locks, resolver=index)
+    before = (locks / "plain.json").read_bytes()
+    index.time = "2027-01-01T00:00:00Z"
+    assert update(locks, resolver=index) == []
+    assert (locks / "plain.json").read_bytes() == before
+
+
+def test_an_update_tells_old_and_new(locks: Path) -> None:
+    index = Index()
+    index.answers["plain"] = {"a": "1", "b": "1"}
+    update(locks, resolver=index)
+    index.answers["plain"] = {"a": "2", "c": "1"}
+    index.time = "2027-01-01T00:00:00Z"
+    assert update(locks, ["plain"], resolver=index) == [
+        Change("plain", "a", "1", "2"),
+        Change("plain", "b", "1", None),
+        Change("plain", "c", None, "1"),
+    ]
+    assert load_section(locks / "plain.json").locked == index.time
+
+
+def test_what_builds_upon_an_updated_section_is_updated_too(locks: Path) -> None:
+    index = Index()
+    update(locks, resolver=index)
+    index.asked.clear()
+    update(locks, ["plain"], resolver=index)
+    assert index.asked == ["plain", "extra"]
+
+
+def test_unknown_names_are_refused_with_a_hint(locks: Path) -> None:
+    with pytest.raises(UsageError, match="plain"):
+        update(locks, ["plian"], resolver=Index())
+    with pytest.raises(UsageError, match="by hand"):
+        update(locks, ["sources"], resolver=Index())
+
+
+def test_check_finds_what_is_missing_changed_unrequested_or_damaged(locks: Path) -> None:
+    assert [problem.what for problem in check(locks)] == ["is not locked yet"] * 2
+    update(locks, resolver=Index())
+    (locks / "requests.yaml").write_text(REQUESTS.replace("[a]", '["a<2"]'))
+    shutil.copy(locks / "plain.json", locks / "old.json")
+    (locks / "old.json").write_text((locks / "old.json").read_text().replace('"plain"', '"old"'))
+    (locks / "extra.json").write_text("{")
+    found = {problem.section: problem.what for problem in check(locks)}
+    assert found["plain"] == "was resolved from another request: requirements changed"
+    assert "does not ask for it" in found["old"]
+    assert "extra.json:1" in found["extra"]
+
+
+def test_check_finds_a_wheel_that_both_sections_bring(locks: Path) -> None:
+    index = Index()
+    index.answers["plain"] = {"a": "1", "x": "1"}
+    update(locks, resolver=index)
+    assert [problem.what for problem in check(locks)] == ["holds x, which plain has too"]
+
+
+def test_the_command_checks_without_network(
+    locks: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BUILDER_PROJECT", str(locks.parents[1]))
+    with pytest.raises(PinError, match="builder lock extra && builder lock plain"):
+        lock(["plain", "extra"], check=True, update=False, json_output=True)
+    assert [problem["section"] for problem in json.loads(capsys.readouterr().out)] == ["extra", "plain"]
+    update(locks, resolver=Index())
+    lock([], check=True, update=False, json_output=False)
+    with pytest.raises(UsageError, match="no lock section"):
+        lock(["none"], check=True, update=False, json_output=False)
+    with pytest.raises(UsageError, match="choose one"):
+        lock([], check=True, update=True, json_output=False)
+
+
+# --- what is committed ---
+
+
+def test_the_committed_lock_is_what_is_requested() -> None:
+    assert check(COMMITTED) == []
+
+
+@pytest.mark.parametrize("path", sorted(COMMITTED.glob("*.json")), ids=lambda path: path.stem)
+def test_a_committed_section_is_canonical_and_names_no_host(path: Path) -> None:
+    section = load_section(path)
+    assert path.read_text() == section_text(section)
+    assert "://" not in path.read_text()
+    if isinstance(section, WheelLock):
+        assert [wheel.name for wheel in section.wheels] == sorted(wheel.name for wheel in section.wheels)
+
+
+def test_every_committed_request_can_be_selected() -> None:
+    requests = load_requests(COMMITTED / "requests.yaml")
+    assert select(requests, []) == list(requested(requests))
+    above = [name for name, request in requests.wheels.items() if "vllm-0.20.0-cp313" in request.without]
+    assert "audio-0.20.0-cp313" in above
+    assert select(requests, ["vllm-0.20.0-cp313"]) == ["vllm-0.20.0-cp313", *above]

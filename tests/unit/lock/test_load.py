@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.errors import InvalidError
+from builder.lock.load import load_requests, load_section
+from builder.lock.write import section_text, write_section
+from builder.model.lock import WheelLock
+
+WHEELS: dict[str, Any] = {
+    "kind": "wheels",
+    "name": "tools",
+    "locked": "2026-11-21T00:00:00Z",
+    "request": {
+        "requirements": ["a"],
+        "constraints": [],
+        "without": [],
+        "python": "3.13",
+        "platform": "aarch64-manylinux_2_39",
+        "dependencies": True,
+    },
+    "wheels": [
+        {"name": name, "version": "1", "file": f"{name}-1-py3-none-any.whl", "sha256": "a" * 64, "size": 5}
+        for name in ("a", "b")
+    ],
+}
+
+
+def write(folder: Path, data: Any = None, text: str = "") -> Path:
+    path = folder / "tools.json"
+    path.write_text(text or section_text(WheelLock.model_validate(data)))
+    return path
+
+
+def test_written_and_read_again_it_is_the_same(tmp_path: Path) -> None:
+    section = load_section(write(tmp_path, WHEELS))
+    assert isinstance(section, WheelLock)
+    assert section.model_dump(mode="json") == WHEELS
+    write_section(tmp_path / "tools.json", section)
+    assert load_section(tmp_path / "tools.json") == section
+    assert [path.name for path in tmp_path.iterdir()] == ["tools.json"]
+
+
+def test_the_text_has_one_entry_per_line() -> None:
+    text = section_text(WheelLock.model_validate(WHEELS))
+    assert json.loads(text) == WHEELS
+    entries = [line for line in text.splitlines() if line.startswith('  {"name"')]
+    assert [json.loads(line.rstrip(","))["name"] for line in entries] == ["a", "b"]
+
+
+def edited(old: str, new: str) -> str:
+    text = section_text(WheelLock.model_validate(WHEELS))
+    assert old in text
+    return text.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        (edited('"locked": "2026', '"locked": "26'), 4, "locked"),
+        (edited('"b", "version"', '"b", "versoin"'), 17, "did you mean 'version'?"),
+        (edited('"python": "3.13"', '"python": "2.7"'), 11, "request.python"),
+        (edited('"size": 5},', '"size": -5},'), 16, "wheels.0.size"),
+        (edited('"dependencies": true', '"dependencies": true,'), 14, "JSON"),
+    ],
+)
+def test_an_invalid_section_names_line_and_key(tmp_path: Path, text: str, line: int, says: str) -> None:
+    with pytest.raises(InvalidError) as caught:
+        load_section(write(tmp_path, text=text))
+    assert says in str(caught.value)
+    assert caught.value.where == f"{tmp_path}/tools.json:{line}"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[]", "not a lock section"),
+        ('{"kind": "things"}', "debs, wheels, sources"),
+        ('{"kind": ["debs"]}', "not a lock section"),
+        (edited('"name": "tools"', '"name": "other"'), "but the file says 'tools'"),
+        (edited('"name": "tools"', '"name": "tools", "name": "tools"'), "stands twice"),
+        ("[" * 100_000, "not valid JSON"),
+    ],
+)
+def test_what_is_not_a_section(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(InvalidError, match=r"tools\.json") as caught:
+        load_section(write(tmp_path, text=text))
+    assert says in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(InvalidError, match="cannot read"):
+        load_section(tmp_path / "none.json")
+    (tmp_path / "tools.json").write_bytes(b"\xff")
+    with pytest.raises(InvalidError, match="UTF-8"):
+        load_section(tmp_path / "tools.json")
+
+
+REQUESTS = """\
+x-shared: &shared [a<2]
+wheels:
+  one: {requirements: [a], constraints: *shared, python: "3.13", platform: aarch64-manylinux_2_39}
+  two: {requirements: [b], without: [one], python: "3.13", platform: aarch64-manylinux_2_39}
+"""
+
+
+def test_requests_may_share_values_by_anchor(tmp_path: Path) -> None:
+    (tmp_path / "requests.yaml").write_text(REQUESTS)
+    assert load_requests(tmp_path / "requests.yaml").wheels["one"].constraints == ("a<2",)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("without: [one]", "without: [three]", "no other section 'three'"),
+        ("without: [one]", "without: [two]", "no other section 'two'"),
+        ("constraints: *shared", "without: [two]", "itself leaves something out"),
+        ("platform:", "platfrom:", "did you mean 'platform'?"),
+        ("wheels:", "debs: {one: {suite: x, architecture: arm64, packages: [a]}}\nwheels:", "both"),
+    ],
+)
+def test_invalid_requests(tmp_path: Path, old: str, new: str, says: str) -> None:
+    (tmp_path / "requests.yaml").write_text(REQUESTS.replace(old, new, 1))
+    with pytest.raises(InvalidError) as caught:
+        load_requests(tmp_path / "requests.yaml")
+    assert says in str(caught.value)

@@ -1,0 +1,104 @@
+"""The JSON schemas: committed as generated, named by every shipped file, and in agreement with the models."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from pydantic import ValidationError
+
+from builder.model import schema
+from builder.model.recipe import Recipe
+from builder.model.yamlfile import parse_yaml
+
+ROOT = Path(__file__).resolve().parents[3]
+YAML = sorted([*ROOT.glob("recipes/*.yaml"), *ROOT.glob("recipes/*/*.yaml"), *ROOT.glob("dockerfiles/layers/*/*.yaml")])
+LOCKS = sorted(ROOT.glob("recipes/locks/*.json"))
+
+
+@cache
+def generated() -> dict[str, dict[str, Any]]:
+    return schema.schemas()
+
+
+@cache
+def validator(name: str) -> Draft202012Validator:
+    made = generated()[name]
+    Draft202012Validator.check_schema(made)
+    return Draft202012Validator(made)
+
+
+def problems(name: str, data: Any) -> list[str]:
+    return [error.message for error in validator(name).iter_errors(data)]
+
+
+@pytest.mark.parametrize("name", ["recipe", "profile", "base", "layer", "lock", "requests"])
+def test_committed_is_generated(name: str) -> None:
+    committed = (schema.FOLDER / f"{name}.json").read_text("utf-8")
+    assert committed == schema.text(generated()[name]), "run: python -m builder.model.schema"
+
+
+def test_the_writer_writes_every_schema_and_no_other_is_committed(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "builder.model.schema", str(tmp_path)], check=True, cwd=ROOT)
+    written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert written == {path.name: path.read_bytes() for path in schema.FOLDER.iterdir()}
+
+
+@pytest.mark.parametrize("path", YAML, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_shipped_file_names_its_schema_and_fits_it(path: Path) -> None:
+    text = path.read_text("utf-8")
+    named = re.match(r"# yaml-language-server: \$schema=(\S+)\n", text)
+    assert named, "the first line names the schema, for editors"
+    found = (path.parent / named[1]).resolve()
+    assert found.parent == schema.FOLDER
+    assert problems(found.stem, parse_yaml(text, str(path))) == []
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.stem)
+def test_a_shipped_lock_section_fits_the_schema(path: Path) -> None:
+    assert problems("lock", json.loads(path.read_text("utf-8"))) == []
+
+
+def test_something_is_shipped() -> None:
+    assert len(YAML) > 10
+    assert len(LOCKS) > 5
+
+
+def recipe(**more: Any) -> dict[str, Any]:
+    made = {"name": "a", "title": "t", "model": {"id": "x/y"}, "base": "b", "serve": {"model": "x/y"}}
+    return {**made, **more}
+
+
+@pytest.mark.parametrize(
+    "use",
+    ["nccl", {"nccl": {}}, {"nccl": None}, {"nccl": {"functions": "all"}}, {"layer": "nccl", "set": {"a": ["b"]}}],
+)
+def test_every_form_of_a_layer_use_fits(use: Any) -> None:
+    assert Recipe.model_validate(recipe(layers=[use])).layers[0].layer == "nccl"
+    assert problems("recipe", recipe(layers=[use])) == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        recipe(tilte="t"),
+        recipe(layers=["No"]),
+        recipe(layers=[{"a": {}, "b": {}}]),
+        recipe(layers=[{"a": {"X": 1}}]),
+        recipe(layers=[{"layer": {}}]),
+        recipe(env={"1A": "b"}),
+        recipe(nodes=3),
+        {"name": "a"},
+    ],
+)
+def test_what_the_model_refuses_the_schema_refuses(data: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Recipe.model_validate(data)
+    assert problems("recipe", data)

@@ -1,0 +1,347 @@
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.errors import InvalidError, NetworkError
+from builder.oci.auth import Credentials, Login
+from builder.oci.registries import Endpoint
+from builder.oci.token import Authorizer, merge_scopes, parse_challenges
+from builder.oci.transport import Patience, Transport
+from tests.unit.oci.http import Answer, Server, client, image_manifest
+
+SECRET = "s3cret-of-the-user"
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def config(folder: Path, **content: Any) -> Credentials:
+    path = folder / "config.json"
+    path.write_text(json.dumps(content))
+    return Credentials((path,))
+
+
+def helper(folder: Path, name: str, script: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A credential helper; what it was asked for lands in the returned file."""
+    asked = folder / "asked"
+    program = folder / f"docker-credential-{name}"
+    program.write_text(f'#!/bin/sh\necho "$1 $(cat)" >> {asked}\n{script}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return asked
+
+
+class TestFiles:
+    def test_auths(self, tmp_path: Path) -> None:
+        found = config(tmp_path, auths={"nvcr.io": {"auth": encoded(f"$oauthtoken:{SECRET}:x")}})
+        assert found.get("nvcr.io") == Login("$oauthtoken", f"{SECRET}:x")
+        assert found.get("ghcr.io") is None
+
+    def test_identity_tokens(self, tmp_path: Path) -> None:
+        auths = {
+            "a.io": {"auth": encoded("me:"), "identitytoken": SECRET},
+            "b.io": {"auth": encoded(f"<token>:{SECRET}")},
+        }
+        found = config(tmp_path, auths=auths)
+        assert found.get("a.io") == found.get("b.io") == Login(identity_token=SECRET)
+
+    @pytest.mark.parametrize(
+        "key", ["https://index.docker.io/v1/", "index.docker.io", "docker.io", "registry-1.docker.io"]
+    )
+    def test_docker_hub_has_many_names(self, tmp_path: Path, key: str) -> None:
+        assert config(tmp_path, auths={key: {"auth": encoded("a:b")}}).get("docker.io") == Login("a", "b")
+
+    @pytest.mark.parametrize("key", ["https://nvcr.io", "https://nvcr.io/v1/", "http://nvcr.io/v2/", "nvcr.io"])
+    def test_registries_as_urls(self, tmp_path: Path, key: str) -> None:
+        assert config(tmp_path, auths={key: {"auth": encoded("a:b")}}).get("nvcr.io") == Login("a", "b")
+
+    def test_another_host_is_another_host(self, tmp_path: Path) -> None:
+        found = config(tmp_path, auths={"nvcr.io": {"auth": encoded("a:b")}})
+        assert [found.get(host) for host in ("nvcr.io.evil.example", "evil-nvcr.io", "nvcr.io:5000", "cr.io")] == [
+            None
+        ] * 4
+
+    def test_podman_keeps_logins_by_path(self, tmp_path: Path) -> None:
+        auths = {"quay.io/team": {"auth": encoded("team:x")}, "quay.io": {"auth": encoded("all:x")}}
+        found = config(tmp_path, auths=auths)
+        assert found.get("quay.io", "team/app") == Login("team", "x")
+        assert found.get("quay.io", "teams/app") == Login("all", "x")
+
+    def test_docker_comes_before_podman(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "docker").mkdir()
+        (tmp_path / "containers").mkdir()
+        both, podman = {"auth": encoded("docker:x")}, {"auth": encoded("podman:x")}
+        (tmp_path / "docker" / "config.json").write_text(json.dumps({"auths": {"a.io": both}}))
+        auth_file = tmp_path / "containers" / "auth.json"
+        auth_file.write_text(json.dumps({"auths": {"a.io": podman, "b.io": podman}}))
+        monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+        monkeypatch.delenv("REGISTRY_AUTH_FILE", raising=False)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+        assert Credentials.default().get("a.io") == Login("docker", "x")
+        assert Credentials.default().get("b.io") == Login("podman", "x")
+        monkeypatch.setenv("REGISTRY_AUTH_FILE", str(tmp_path / "absent"))
+        assert Credentials.default().get("b.io") is None
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            f'{{"auths": "{SECRET}"',
+            f'["{SECRET}"]',
+            f'{{"auths": "{SECRET}"}}',
+            f'{{"auths": {{"nvcr.io": "{SECRET}"}}}}',
+            f'{{"auths": {{"nvcr.io": {{"auth": "{SECRET}!"}}}}}}',
+            f'{{"credHelpers": "{SECRET}"}}',
+        ],
+    )
+    def test_a_broken_file_is_told_without_its_content(self, tmp_path: Path, text: str) -> None:
+        path = tmp_path / "config.json"
+        path.write_text(text)
+        with pytest.raises(InvalidError) as caught:
+            Credentials((path,)).get("nvcr.io")
+        assert str(path) in str(caught.value)
+        assert SECRET not in str(caught.value)
+
+    def test_secrets_are_not_shown(self, tmp_path: Path) -> None:
+        found = config(tmp_path, auths={"a.io": {"auth": encoded(f"me:{SECRET}"), "identitytoken": SECRET}})
+        known = Credentials(logins={"b.io": Login("me", SECRET)})
+        shown = f"{found.get('a.io')!r} {known.get('b.io')} {found!r} {known} {Login('a', SECRET).__dict__.keys()}"
+        assert SECRET not in shown
+
+
+class TestHelpers:
+    def test_a_helper_is_asked_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked = helper(tmp_path, "test", f'echo \'{{"Username": "me", "Secret": "{SECRET}"}}\'', monkeypatch)
+        found = config(tmp_path, credHelpers={"nvcr.io": "test"}, auths={"nvcr.io": {"auth": encoded("no:no")}})
+        assert found.get("nvcr.io") == found.get("nvcr.io") == Login("me", SECRET)
+        assert asked.read_text() == "get nvcr.io\n"
+
+    def test_the_store_is_asked_for_docker_hub_by_its_old_name(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked = helper(tmp_path, "test", f'echo \'{{"Username": "<token>", "Secret": "{SECRET}"}}\'', monkeypatch)
+        assert config(tmp_path, credsStore="test").get("docker.io") == Login(identity_token=SECRET)
+        assert asked.read_text() == "get https://index.docker.io/v1/\n"
+
+    def test_a_helper_without_a_login_is_no_problem(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        helper(tmp_path, "test", 'echo "credentials not found in native keychain"; exit 1', monkeypatch)
+        found = config(tmp_path, credsStore="test")
+        assert found.get("nvcr.io") is None
+        assert not found.problem("nvcr.io")
+
+    @pytest.mark.parametrize(
+        ("name", "script"),
+        [
+            ("test", f"echo {SECRET} >&2; echo {SECRET}; exit 3"),
+            ("test", f"echo {SECRET}"),
+            ("test", "echo '[]'"),
+            ("test", 'echo \'{"Username": 1, "Secret": 2}\''),
+            ("absent", ""),
+            ("../test", ""),
+        ],
+    )
+    def test_a_broken_helper_means_anonymous_and_is_told_on_refusal(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server, name: str, script: str
+    ) -> None:
+        helper(tmp_path, "test", script, monkeypatch)
+        found = config(tmp_path, credsStore=name)
+        server.on("GET", "/v2/team/app/manifests/1", Answer(401, headers={"WWW-Authenticate": 'Basic realm="x"'}))
+        with pytest.raises(NetworkError) as caught:
+            client(found).manifest(server.ref())
+        assert "docker-credential-" in caught.value.cause
+        assert SECRET not in str(caught.value)
+
+
+# What the three public registries answer to an anonymous GET of a manifest, as their documentation shows it.
+CHALLENGES = {
+    "docker.io": (
+        'Bearer realm="https://auth.docker.io/token",service="registry.docker.io",scope="repository:library/ubuntu:pull"',
+        {
+            "realm": "https://auth.docker.io/token",
+            "service": "registry.docker.io",
+            "scope": "repository:library/ubuntu:pull",
+        },
+    ),
+    "nvcr.io": (
+        'Bearer realm="https://nvcr.io/proxy_auth",scope="repository:nvidia/vllm:pull"',
+        {"realm": "https://nvcr.io/proxy_auth", "scope": "repository:nvidia/vllm:pull"},
+    ),
+    "ghcr.io": (
+        'Bearer realm="https://ghcr.io/token",service="ghcr.io",scope="repository:user/image:pull"',
+        {"realm": "https://ghcr.io/token", "service": "ghcr.io", "scope": "repository:user/image:pull"},
+    ),
+}
+
+
+class TestChallenges:
+    @pytest.mark.parametrize("registry", CHALLENGES)
+    def test_public_registries(self, registry: str) -> None:
+        header, expected = CHALLENGES[registry]
+        assert parse_challenges(header) == {"bearer": expected}
+
+    @pytest.mark.parametrize(
+        ("header", "expected"),
+        [
+            ("", {}),
+            ("Basic", {"basic": {}}),
+            ('Basic realm="a, b"', {"basic": {"realm": "a, b"}}),
+            (
+                'Basic realm="r", Bearer realm=t,service=s',
+                {"basic": {"realm": "r"}, "bearer": {"realm": "t", "service": "s"}},
+            ),
+            (r'BEARER Realm = "a\"b"', {"bearer": {"realm": 'a"b'}}),
+            ('realm="nobody"', {}),
+            ('Bearer realm="unclosed', {"bearer": {"realm": ""}}),
+            ("=,=,=", {}),
+        ],
+    )
+    def test_shapes(self, header: str, expected: dict[str, dict[str, str]]) -> None:
+        found = parse_challenges(header)
+        assert {name: value for name, value in found.items() if name in ("basic", "bearer")} == expected
+
+    def test_scopes_are_united(self) -> None:
+        ours = ("repository:a:pull,push", "repository:b:pull")
+        assert merge_scopes(ours, "repository:a:pull,delete registry:catalog:*") == [
+            "repository:a:pull,push,delete",
+            "repository:b:pull",
+            "registry:catalog:*",
+        ]
+
+
+class TestTokens:
+    def guarded(self, server: Server, *, realm: str = "", extra: str = "") -> None:
+        """Serve team/app:1 to who brings the token `good`."""
+        asks = f'Bearer realm="{realm or server.url + "/token"}",service="reg"{extra}'
+
+        def manifest(request: Any) -> Answer:
+            if request.headers.get("Authorization") == "Bearer good":
+                return Answer(200, image_manifest())
+            return Answer(401, headers={"WWW-Authenticate": asks})
+
+        server.on("GET", "/v2/team/app/manifests/1", manifest)
+
+    def test_anonymous(self, server: Server) -> None:
+        self.guarded(server)
+        server.on("GET", "/token", Answer(200, b'{"token": "good", "expires_in": 300}'))
+        registry = client()
+        registry.manifest(server.ref())
+        registry.manifest(server.ref())
+        manifest = "GET /v2/team/app/manifests/1"
+        assert server.paths() == [manifest, "GET /token", manifest, manifest]
+        assert server.requests[1].query == "service=reg&scope=repository%3Ateam%2Fapp%3Apull"
+        assert "Authorization" not in server.requests[1].headers
+
+    def test_a_password_goes_to_the_token_server_only(self, server: Server) -> None:
+        self.guarded(server)
+        server.on("GET", "/token", Answer(200, b'{"access_token": "good"}'))
+        client(Credentials(logins={server.host: Login("me", SECRET)})).manifest(server.ref())
+        assert [request.headers.get("Authorization") for request in server.requests] == [
+            None,
+            f"Basic {encoded(f'me:{SECRET}')}",
+            "Bearer good",
+        ]
+
+    def test_an_identity_token_is_posted(self, server: Server) -> None:
+        self.guarded(server)
+        server.on("POST", "/token", Answer(200, b'{"access_token": "good"}'))
+        client(Credentials(logins={server.host: Login(identity_token=SECRET)})).manifest(server.ref())
+        sent = server.requests[1]
+        assert sent.body.decode().split("&") == [
+            "grant_type=refresh_token",
+            "service=reg",
+            "client_id=builder",
+            "scope=repository%3Ateam%2Fapp%3Apull",
+            f"refresh_token={SECRET}",
+        ]
+        assert SECRET not in sent.query
+
+    def test_an_identity_token_is_not_posted_along_a_redirect(self, server: Server, other: Server) -> None:
+        self.guarded(server)
+        server.on("POST", "/token", Answer(307, headers={"Location": other.url + "/token"}))
+        with pytest.raises(NetworkError):
+            client(Credentials(logins={server.host: Login(identity_token=SECRET)})).manifest(server.ref())
+        assert other.requests == []
+
+    def test_basic(self, server: Server) -> None:
+        login = Login("me", SECRET)
+
+        def manifest(request: Any) -> Answer:
+            if request.headers.get("Authorization") == login.basic:
+                return Answer(200, image_manifest())
+            return Answer(401, headers={"WWW-Authenticate": 'Basic realm="Registry Realm"'})
+
+        server.on("GET", "/v2/team/app/manifests/1", manifest)
+        client(Credentials(logins={server.host: login})).manifest(server.ref())
+        with pytest.raises(NetworkError) as caught:
+            client().manifest(server.ref())
+        assert caught.value.next == f"docker login {server.host}"
+
+    def test_a_token_that_ran_out_is_replaced(self, server: Server) -> None:
+        # nvcr.io sends who brings a stale token to a server that turns anonymous users away.
+        stale = {"WWW-Authenticate": f'Bearer realm="{server.url}/elsewhere",error="invalid_token"'}
+        fresh = {"WWW-Authenticate": f'Bearer realm="{server.url}/token"'}
+        good = "Bearer first"
+
+        def manifest(request: Any) -> Answer:
+            sent = request.headers.get("Authorization")
+            if sent == good:
+                return Answer(200, image_manifest())
+            return Answer(401, headers=stale if sent else fresh)
+
+        server.on("GET", "/v2/team/app/manifests/1", manifest)
+        server.on("GET", "/token", Answer(200, b'{"token": "first"}'), Answer(200, b'{"token": "second"}'))
+        registry = client()
+        registry.manifest(server.ref())
+        good = "Bearer second"
+        registry.manifest(server.ref())
+        assert "GET /elsewhere" not in server.paths()
+
+    @pytest.mark.parametrize("status", [400, 401, 403])
+    def test_a_refused_login_names_the_next_step_and_no_secret(self, server: Server, status: int) -> None:
+        self.guarded(server)
+        server.on("GET", "/token", Answer(status, SECRET.encode()))
+        with pytest.raises(NetworkError) as caught:
+            client(Credentials(logins={server.host: Login("me", SECRET)})).manifest(server.ref())
+        assert caught.value.code == 6
+        assert caught.value.next == f"docker login {server.host}"
+        assert SECRET not in str(caught.value)
+        assert encoded(f"me:{SECRET}") not in str(caught.value)
+
+    def test_a_useless_token_is_not_asked_for_again_and_again(self, server: Server) -> None:
+        self.guarded(server)
+        server.on("GET", "/token", Answer(200, b'{"token": "useless"}'))
+        with pytest.raises(NetworkError, match="refuses"):
+            client().manifest(server.ref())
+        assert len(server.requests) == 3
+
+    @pytest.mark.parametrize(
+        "body", [b"", b"[]", b"{}", b'{"token": 5}', b'{"token": "a\\r\\nHost: b"}', b"<html>", b"[" * 99999]
+    )
+    def test_a_token_server_that_answers_nonsense(self, server: Server, body: bytes) -> None:
+        self.guarded(server)
+        server.on("GET", "/token", Answer(200, body))
+        with pytest.raises(NetworkError, match="token"):
+            client().manifest(server.ref())
+
+    def test_a_busy_token_server_is_asked_again(self, server: Server) -> None:
+        self.guarded(server)
+        server.on("GET", "/token", Answer(429), Answer(503), Answer(200, b'{"token": "good", "expires_in": "soon"}'))
+        client().manifest(server.ref())
+
+    @pytest.mark.parametrize(
+        "realm",
+        ["", "nonsense", "http://", "ftp://127.0.0.1/", "https://u:p@a.example/", "https://[", "http://a.example/t"],
+    )
+    def test_a_realm_that_a_login_must_not_go_to(self, realm: str) -> None:
+        authorizer = Authorizer(
+            Transport(Patience(attempts=1)), Credentials(logins={"localhost:1": Login("me", SECRET)})
+        )
+        for endpoint in (Endpoint("localhost:1", "http://localhost:1"), Endpoint("b.example", "https://b.example")):
+            with pytest.raises(NetworkError, match="no token server") as caught:
+                authorizer.answer(endpoint, ("repository:a:pull",), f'Bearer realm="{realm}"')
+            assert SECRET not in str(caught.value)

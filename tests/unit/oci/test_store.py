@@ -1,0 +1,199 @@
+"""The store: blobs appear whole or not at all, whoever writes them at once, and whatever ends a process."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.errors import EngineError, InvalidError, PinError, UsageError
+from builder.oci.store import LayerRecord, Store, default_root
+
+KEY = "a" * 64
+
+
+def digest(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def blobs(store: Store) -> set[str]:
+    return {path.name for path in (store.root / "blobs/sha256").iterdir()}
+
+
+def temporary(store: Store) -> list[str]:
+    return [path.name for path in store.tmp.iterdir()]
+
+
+def record(store: Store, **more: Any) -> LayerRecord:
+    values: dict[str, Any] = {
+        "digest": store.put(b"layer"),
+        "size": 5,
+        "diff_id": digest(b"tar"),
+        "tar_size": 3,
+        "media_type": "x",
+        "entries": 1,
+        "listing": store.put(b"listing"),
+    }
+    return LayerRecord(**{**values, **more})
+
+
+def test_a_blob_is_named_by_its_hash_and_cannot_be_written(store: Store) -> None:
+    with store.writer() as writer:
+        writer.write(b"one ")
+        writer.write(b"blob")
+        assert blobs(store) == set()
+        assert writer.commit() == digest(b"one blob")
+    assert store.read(digest(b"one blob")) == b"one blob"
+    assert store.blob(digest(b"one blob")).stat().st_mode & 0o777 == 0o444
+    assert temporary(store) == []
+
+
+def test_a_blob_with_another_hash_than_expected_is_not_kept(store: Store) -> None:
+    with store.writer() as writer, pytest.raises(PinError, match=r"got .*, expected"):
+        writer.write(b"evil")
+        writer.commit(digest(b"good"))
+    assert (blobs(store), temporary(store)) == (set(), [])
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_a_writer_that_is_left_leaves_nothing(store: Store, error: type[BaseException]) -> None:
+    with pytest.raises(error), store.writer() as writer:
+        writer.write(b"x" * 5_000_000)
+        raise error
+    assert (blobs(store), temporary(store)) == (set(), [])
+
+
+def test_many_may_write_the_same_and_different_blobs_at_once(store: Store) -> None:
+    contents = [bytes([n % 7]) * 300_000 for n in range(40)]
+
+    def put(data: bytes) -> str:
+        with store.writer() as writer:
+            for start in range(0, len(data), 1000):
+                writer.write(data[start : start + 1000])
+            return writer.commit()
+
+    with ThreadPoolExecutor(8) as workers:
+        assert list(workers.map(put, contents)) == [digest(data) for data in contents]
+    assert blobs(store) == {digest(data)[7:] for data in contents}
+    for name in blobs(store):
+        store.verify(f"sha256:{name}")
+    assert temporary(store) == []
+
+
+@pytest.mark.parametrize("damage", [b"", b"other", b"layer and more"])
+def test_a_damaged_blob_is_found_told_and_removed(store: Store, damage: bytes) -> None:
+    for check in (store.read, store.verify):
+        name = store.put(b"layer")
+        store.blob(name).chmod(0o644)
+        store.blob(name).write_bytes(damage)
+        with pytest.raises(PinError, match="is damaged in the store") as caught:
+            check(name)
+        assert "run the command again" in caught.value.next
+        assert not store.has(name)
+        with pytest.raises(PinError, match="is not in the store"):
+            check(name)
+
+
+def test_the_index_remembers_layers_whose_blobs_are_there(store: Store) -> None:
+    made = record(store)
+    assert store.layer(KEY) is None
+    store.record_layer(KEY, made)
+    assert store.layer(KEY) == Store(store.root).layer(KEY) == made
+    store.discard(made.digest)
+    assert store.layer(KEY) is None
+
+
+def test_a_layer_without_its_listing_or_of_another_size_is_made_anew(store: Store) -> None:
+    store.record_layer(KEY, record(store))
+    store.discard(digest(b"listing"))
+    assert store.layer(KEY) is None
+    store.record_layer(KEY, record(store, size=6))
+    assert store.layer(KEY) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"digest": 1}', '{"unknown": 1}', "\xff"])
+def test_a_damaged_index_means_not_there(store: Store, text: str) -> None:
+    store.record_layer(KEY, record(store))
+    path = store.root / "layers" / f"{KEY}.json"
+    for content in (text, path.read_text().replace('"entries": 1', '"entries": null')):
+        path.write_bytes(content.encode("latin-1"))
+        assert store.layer(KEY) is None
+
+
+@pytest.mark.parametrize("key", ["", "../x", "a/b", "sha256:../x"])
+def test_a_key_that_is_none_is_refused(store: Store, key: str) -> None:
+    with pytest.raises(InvalidError):
+        store.layer(key)
+
+
+def test_one_at_a_time_makes_a_layer(store: Store) -> None:
+    order: list[str] = []
+
+    def make(name: str) -> None:
+        with Store(store.root).exclusive(KEY):
+            order.append(f"{name} in")
+            time.sleep(0.1)
+            order.append(f"{name} out")
+
+    threads = [threading.Thread(target=make, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    first = order[0][0]
+    other = {"a": "b", "b": "a"}[first]
+    assert order == [f"{first} in", f"{first} out", f"{other} in", f"{other} out"]
+
+
+def test_waiting_for_another_can_be_given_up(store: Store) -> None:
+    def given_up() -> None:
+        raise KeyboardInterrupt
+
+    with store.exclusive(KEY):
+        with store.exclusive("b" * 64):
+            pass
+        with pytest.raises(KeyboardInterrupt), store.exclusive(KEY, given_up):
+            pytest.fail("two hold one lock")
+
+
+def test_it_is_marked_as_a_cache(store: Store) -> None:
+    assert (store.root / "CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55\n")
+
+
+@pytest.mark.parametrize(
+    ("environ", "root"),
+    [
+        ({"BUILDER_STORE": "/a", "XDG_CACHE_HOME": "/b"}, "/a"),
+        ({"XDG_CACHE_HOME": "/b"}, "/b/builder"),
+        ({"HOME": "/c"}, "/c/.cache/builder"),
+    ],
+)
+def test_where_it_is(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], root: str) -> None:
+    for name in ("BUILDER_STORE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert default_root() == Path(root)
+
+
+def test_a_user_without_a_home_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("BUILDER_STORE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", none)
+    with pytest.raises(UsageError, match="no home directory") as caught:
+        default_root()
+    assert "BUILDER_STORE" in caught.value.next
+
+
+def test_a_store_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(EngineError, match="cannot write: Not a directory"):
+        Store(tmp_path / "file/store")

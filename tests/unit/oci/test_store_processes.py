@@ -1,0 +1,91 @@
+"""The store between processes: several write at once; what a dead one leaves is removed, not what a living one has."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from builder.oci.store import Store
+from tests.support.project import ROOT
+from tests.unit.oci.test_store import blobs, temporary
+
+WRITER = """
+import sys
+from pathlib import Path
+from builder.oci.store import Store
+store = Store(Path(sys.argv[1]))
+for n in range(30):
+    with store.writer() as writer:
+        for _ in range(50):
+            writer.write(bytes([n]) * 1000)
+        writer.commit()
+print("done")
+"""
+
+
+def start(script: str, *arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True)
+
+
+def test_several_processes_may_write_at_once(tmp_path: Path) -> None:
+    running = [start(WRITER, tmp_path) for _ in range(3)]
+    assert [process.communicate(timeout=30)[0] for process in running] == ["done\n"] * 3
+    store = Store(tmp_path)
+    assert len(blobs(store)) == 30
+    for name in blobs(store):
+        store.verify(f"sha256:{name}")
+
+
+HALF = """
+import sys, time
+from pathlib import Path
+from builder.oci.store import Store
+store = Store(Path(sys.argv[1]))
+writer = store.writer()
+writer.write(b"x" * 5_000_000)
+(store.scratch() / "folder").mkdir()
+print("half way", flush=True)
+time.sleep(60)
+"""
+
+
+def test_what_a_killed_process_leaves_is_swept_by_the_next_but_not_what_a_living_one_writes(tmp_path: Path) -> None:
+    dying, living = start(HALF, tmp_path), start(HALF, tmp_path)
+    try:
+        for process in (dying, living):
+            assert process.stdout is not None
+            assert process.stdout.readline() == "half way\n"
+        assert len(temporary(Store(tmp_path))) == 4
+        dying.send_signal(signal.SIGKILL)
+        dying.wait()
+        assert {name.partition(".")[0] for name in temporary(Store(tmp_path))} == {str(living.pid)}
+    finally:
+        for process in (dying, living):
+            process.kill()
+            process.communicate()
+    assert temporary(Store(tmp_path)) == []
+    assert len(list((tmp_path / "locks").iterdir())) == 1
+
+
+def test_a_process_in_another_namespace_is_not_taken_for_dead(tmp_path: Path) -> None:
+    process = start(HALF, tmp_path)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "half way\n"
+        elsewhere = (
+            "from pathlib import Path; import sys; from builder.oci.store import Store; Store(Path(sys.argv[1]))"
+        )
+        command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", elsewhere, str(tmp_path)]
+        done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False, capture_output=True)
+        if done.returncode:
+            pytest.skip("no process namespace may be made here")
+        assert len([name for name in temporary(Store(tmp_path)) if name.startswith(f"{process.pid}.")]) == 2
+    finally:
+        process.kill()
+        process.communicate()

@@ -1,0 +1,93 @@
+"""Variants and profiles: how a recipe is merged over the one it extends, and a profile over its recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.errors import InvalidError, UsageError
+from builder.model.recipe import Profile, Recipe
+from builder.plan.variant import extended, merge, with_profile
+from builder.project import Project
+
+
+def test_mappings_merge_lists_and_flag_values_are_replaced_whole() -> None:
+    below: dict[str, Any] = {
+        "run": {"port": 1, "env": {"A": "1"}},
+        "layers": ["a", "b"],
+        "serve": {"flags": {"speculative-config": {"method": "mtp", "n": 3}, "port": 1}},
+    }
+    above: dict[str, Any] = {
+        "run": {"env": {"B": "2"}},
+        "layers": ["c"],
+        "serve": {"flags": {"speculative-config": {"method": "ngram"}}},
+    }
+    assert merge(below, above) == {
+        "run": {"port": 1, "env": {"A": "1", "B": "2"}},
+        "layers": ["c"],
+        "serve": {"flags": {"speculative-config": {"method": "ngram"}, "port": 1}},
+    }
+
+
+def test_null_takes_a_key_away() -> None:
+    below: dict[str, Any] = {"serve": {"flags": {"a": 1, "b": 2}}, "env": {"X": "1"}}
+    assert merge(below, {"serve": {"flags": {"a": None}}, "env": None}) == {"serve": {"flags": {"b": 2}}}
+
+
+def test_extending_inherits_all_but_name_title_and_speed() -> None:
+    data: dict[str, dict[str, Any]] = {
+        "a": {"name": "a", "title": "A", "base": "x", "speed": {"tokens_per_second": "1", "source": "s"}},
+        "b": {"name": "b", "title": "B", "extends": "a"},
+        "c": {"name": "c", "title": "C", "extends": "b", "base": "y"},
+    }
+    assert extended("c", data.__getitem__) == {"name": "c", "title": "C", "extends": "b", "base": "y"}
+    assert extended("b", data.__getitem__)["base"] == "x"
+    assert "speed" not in extended("b", data.__getitem__)
+
+
+def test_a_circle_is_an_error() -> None:
+    data: dict[str, dict[str, Any]] = {"a": {"extends": "b"}, "b": {"extends": "a"}}
+    with pytest.raises(InvalidError, match="comes back"):
+        extended("a", data.__getitem__)
+
+
+def recipe(**more: Any) -> Recipe:
+    made = {"name": "r", "title": "t", "model": {"id": "x/y"}, "base": "b", "serve": {"flags": {"a": 1}}}
+    return Recipe.model_validate({**made, **more})
+
+
+def test_a_profile_changes_what_it_says_and_nothing_else() -> None:
+    long = {"title": "T", "serve": {"flags": {"a": 2}}, "notes": ["m"]}
+    found = with_profile(recipe(notes=["n"], profiles={"long": long}), "long")
+    assert found.serve.flags == {"a": 2}
+    assert (found.title, found.base, found.notes) == ("t", "b", ("n", "m"))
+
+
+def test_the_default_profile_is_the_recipe_and_an_unknown_one_names_those_there_are() -> None:
+    made = recipe(profiles={"fast": {"title": "T"}})
+    assert with_profile(made, None) is made
+    assert with_profile(made, "default") is made
+    with pytest.raises(UsageError) as caught:
+        with_profile(made, "fats", {"ngram": Profile(title="n")})
+    assert "default, ngram, fast" in caught.value.cause
+
+
+def test_a_recipe_of_a_project_may_extend_a_shipped_one(tmp_path: Path) -> None:
+    folder = tmp_path / "recipes"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text(
+        "name: mine\ntitle: My own\nextends: nemotron-omni\n"
+        "serve: {flags: {max-num-seqs: 2, served-model-name: mine}}\n"
+    )
+    shipped = Project().roots[-1]
+    project = Project((tmp_path, shipped))
+    mine, theirs = project.recipe("mine"), project.recipe("nemotron-omni")
+    assert mine.layers == theirs.layers
+    assert mine.serve.flags["max-num-seqs"] == 2
+    assert mine.serve.flags["max-model-len"] == theirs.serve.flags["max-model-len"]
+    (folder / "bad.yaml").write_text("name: bad\ntitle: t\nextends: nemotron-omni\nlayer: []\n")
+    with pytest.raises(InvalidError) as caught:
+        project.recipe("bad")
+    assert caught.value.where.endswith("bad.yaml:4")

@@ -1,0 +1,249 @@
+"""What goes wrong in a build: its exit code, what stays in the store, and that the others stop."""
+
+from __future__ import annotations
+
+import _thread
+import hashlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from builder.engine.base import host_architecture
+from builder.errors import BuilderError, EngineError, ExitCode, InvalidError, NetworkError, PinError
+from builder.model.plan import Plan
+from builder.oci.store import Store
+from builder.produce.events import Event
+from tests.support.engine import FakeEngine
+from tests.support.mirror import Mirror
+from tests.support.project import WIDGET, Sample
+from tests.support.tars import File
+from tests.unit.produce.conftest import Runner
+
+MakePlan = Callable[..., Plan]
+Keep = Callable[[Store, Plan], set[str]]
+
+
+def changed(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    begin = time.monotonic()
+    yield
+    assert time.monotonic() - begin < seconds
+
+
+def test_a_failed_layer_leaves_the_finished_ones_and_the_next_build_goes_on(
+    make_plan: MakePlan, mirror: Mirror, runner: Runner, engine: FakeEngine, keep: Keep
+) -> None:
+    plan = make_plan()
+    engine.targets = {}
+    engine.wait = threading.Event()
+
+    def heard(event: Event) -> None:
+        if keep(runner.store, plan) == {"root", "wheels-alpha", "wheels-other", "placed"} and engine.wait:
+            engine.wait.set()
+
+    with pytest.raises(EngineError, match="fake could not build compiled") as caught:
+        runner.build(plan, listener=heard)
+    assert caught.value.code == ExitCode.ENGINE
+    assert keep(runner.store, plan) == {"root", "wheels-alpha", "wheels-other", "placed"}
+    assert runner.temporary() == []
+    assert runner.store.image(plan.key) is None
+    engine.targets = {"compiled": WIDGET}
+    mirror.asked.clear()
+    assert runner.build(plan).made == {"compiled"}
+    assert mirror.asked == []
+
+
+def test_an_error_elsewhere_stops_the_engine(
+    make_plan: MakePlan, mirror: Mirror, runner: Runner, engine: FakeEngine, keep: Keep
+) -> None:
+    engine.wait = threading.Event()
+    building = threading.Event()
+    engine.on_build = lambda request: building.set()
+
+    def heard(event: Event) -> None:
+        if event.layer == "placed":
+            building.wait(5)
+            raise InvalidError("a mistake elsewhere")
+
+    plan = make_plan()
+    with within(5), pytest.raises(InvalidError, match="a mistake elsewhere"):
+        runner.build(plan, listener=heard)
+    assert engine.cancelled == ["compiled"]
+    assert "compiled" not in keep(runner.store, plan)
+    assert runner.temporary() == []
+
+
+@pytest.mark.parametrize("round", range(5))
+def test_the_error_is_told_and_not_what_it_stopped(
+    make_plan: MakePlan, mirror: Mirror, runner: Runner, engine: FakeEngine, round: int
+) -> None:
+    engine.targets = {}
+    with pytest.raises(EngineError, match="fake could not build compiled"):
+        runner.build(make_plan(), jobs=16)
+
+
+KINDS = ["deb", "wheel", "source", "toolchain"]
+
+
+@pytest.fixture
+def locked(small: Sample, mirror: Mirror) -> Callable[[str], tuple[dict[str, bytes], str]]:
+    """Where the mirror has one input of a kind."""
+
+    def found(kind: str) -> tuple[dict[str, bytes], str]:
+        if kind == "wheel":
+            return mirror.wheels["beta"], "beta-1.0-py3-none-any.whl"
+        marks = {"deb": "tool_tiny-root", "source": "widget_1.0", "toolchain": f"make_toolchain-{host_architecture()}"}
+        return mirror.pool, next(path for path in mirror.pool if marks[kind] in path)
+
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_input_with_one_other_byte_is_refused(
+    make_plan: MakePlan, runner: Runner, locked: Callable[[str], tuple[dict[str, bytes], str]], kind: str
+) -> None:
+    files, name = locked(kind)
+    files[name] = changed(files[name])
+    with pytest.raises(PinError, match="is not what was locked") as caught:
+        runner.build(make_plan())
+    assert caught.value.code == ExitCode.PIN
+    assert runner.temporary() == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_input_that_vanished_is_named(
+    make_plan: MakePlan, runner: Runner, locked: Callable[[str], tuple[dict[str, bytes], str]], kind: str
+) -> None:
+    files, name = locked(kind)
+    del files[name]
+    with pytest.raises(PinError, match="vanished from every mirror") as caught:
+        runner.build(make_plan())
+    assert "builder lock --update" in caught.value.next
+    assert runner.temporary() == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_input_that_was_damaged_in_the_store_is_found_before_it_is_used(
+    make_plan: MakePlan, runner: Runner, locked: Callable[[str], tuple[dict[str, bytes], str]], kind: str
+) -> None:
+    plan = make_plan()
+    files, name = locked(kind)
+    first = runner.build(plan)
+    for record in first.records.values():
+        runner.store.discard(record.digest)
+    for toolchain in plan.toolchains:
+        if (made := runner.store.layer(toolchain.key)) is not None:
+            runner.store.discard(made.digest)
+    path = runner.store.blob(f"sha256:{hashlib.sha256(files[name]).hexdigest()}")
+    path.chmod(0o644)
+    path.write_bytes(changed(files[name]))
+    with pytest.raises(PinError, match="is damaged in the store") as caught:
+        runner.build(plan)
+    assert "run the command again" in caught.value.next
+    assert runner.build(plan).image.digest == first.image.digest
+
+
+def test_a_mirror_that_is_down_is_a_network_error(
+    make_plan: MakePlan, mirror: Mirror, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("builder.inputs.fetch.ROUNDS", 1)
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple/")
+    monkeypatch.setenv("BUILDER_DEB_MIRROR", "http://127.0.0.1:9/debian")
+    with pytest.raises(NetworkError) as caught:
+        runner.build(make_plan())
+    assert caught.value.code == ExitCode.NETWORK
+
+
+def interrupt_when(ready: Callable[[], bool]) -> threading.Thread:
+    def wait() -> None:
+        while not ready():
+            time.sleep(0.01)
+        _thread.interrupt_main(signal.SIGINT)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_an_interrupt_stops_the_engine_and_leaves_a_clean_store(
+    make_plan: MakePlan, mirror: Mirror, runner: Runner, engine: FakeEngine, keep: Keep
+) -> None:
+    plan = make_plan()
+    engine.wait = threading.Event()
+    interrupt_when(lambda: bool(engine.seen) and len(keep(runner.store, plan)) == 4)
+    with within(10), pytest.raises(KeyboardInterrupt):
+        runner.build(plan)
+    assert engine.cancelled == ["compiled"]
+    assert runner.temporary() == []
+    engine.wait = None
+    assert runner.build(plan).made == {"compiled"}
+
+
+def test_an_interrupt_does_not_wait_for_a_silent_mirror(make_plan: MakePlan, mirror: Mirror, runner: Runner) -> None:
+    path = next(f"/debian/{path}" for path in mirror.pool if "widget_1.0" in path)
+    mirror.silent.add(path)
+    interrupt_when(lambda: path in mirror.asked)
+    with within(8), pytest.raises(KeyboardInterrupt):
+        runner.build(make_plan())
+    assert runner.temporary() == []
+
+
+def test_an_error_does_not_wait_for_a_silent_mirror(make_plan: MakePlan, mirror: Mirror, runner: Runner) -> None:
+    mirror.silent.add(next(f"/debian/{path}" for path in mirror.pool if "widget_1.0" in path))
+    mirror.wheels["beta"].clear()
+    with within(8), pytest.raises(PinError, match=r"beta 1\.0"):
+        runner.build(make_plan())
+    assert runner.temporary() == []
+
+
+@pytest.mark.parametrize(
+    ("members", "what"),
+    [
+        ({"lib/x.so": "x"}, "may not place /lib/x.so"),
+        ({"tmp/x": "x"}, "may not place /tmp/x"),
+        ({"opt/su": File(b"", 0o4755)}, "set-user-id"),
+        ({"opt/.wh.x": ""}, "deletes files of the layers below"),
+        ({}, "holds no file"),
+        ({"etc/placed.conf": "x"}, "placed covers /etc/placed.conf, which layer compiled brings"),
+        ({"opt/placed": "x"}, "/opt/placed is a folder in layer placed, but not in layer compiled"),
+        ({"usr/bin/tool": "x"}, "compiled covers /usr/bin/tool, which layer root brings"),
+    ],
+)
+def test_a_layer_that_writes_where_it_must_not_is_invalid(
+    make_plan: MakePlan, mirror: Mirror, runner: Runner, engine: FakeEngine, members: dict[str, str], what: str
+) -> None:
+    engine.targets = {"compiled": members}
+    plan = make_plan()
+    with pytest.raises(InvalidError) as caught:
+        runner.build(plan)
+    assert what in caught.value.what
+    assert caught.value.code == ExitCode.INVALID
+    assert "layer" in caught.value.where
+    assert runner.store.image(plan.key) is None
+    assert runner.temporary() == []
+
+
+def test_what_a_layer_says_that_it_replaces_it_may_cover(
+    make_plan: MakePlan, small: Sample, mirror: Mirror, runner: Runner, engine: FakeEngine
+) -> None:
+    small.files["dockerfiles/layers/compiled/layer.yaml"]["replaces"] = ["/usr/bin/tool"]
+    engine.targets = {"compiled": {"usr/bin/tool": "x"}}
+    assert runner.build(make_plan()).image
+
+
+def test_a_broken_wheel_is_invalid_and_named(
+    make_plan: MakePlan, small: Sample, mirror: Mirror, runner: Runner
+) -> None:
+    small.add_wheels("tiny-wheels", {"alpha": b"no wheel", "beta": b"none", "gamma": b"neither"})
+    small.serve(mirror)
+    with pytest.raises(BuilderError, match=r"-1\.0-py3-none-any\.whl: not a wheel") as caught:
+        runner.build(make_plan())
+    assert caught.value.code == ExitCode.INVALID

@@ -1,0 +1,141 @@
+"""What a build will take is said before it starts, and a disk that cannot hold it stops it there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from builder.engine.base import host_architecture
+from builder.errors import EngineError, ExitCode
+from builder.model.plan import Plan
+from builder.oci.store import Store
+from builder.produce import survey as surveys
+from builder.produce.build import Builder
+from builder.produce.survey import check_space, survey, survey_roots
+from tests.support.engine import FakeEngine
+from tests.support.mirror import Mirror
+from tests.support.project import Sample
+from tests.unit.produce.conftest import Runner
+
+MakePlan = Callable[..., Plan]
+
+
+class Usage(NamedTuple):
+    total: int
+    used: int
+    free: int
+
+
+def sizes(plan: Plan, *ids: str) -> int:
+    return sum(item.size for layer in (*plan.layers, *plan.toolchains) if layer.id in ids for item in layer.inputs)
+
+
+def test_of_an_empty_store_everything_is_needed(make_plan: MakePlan, store: Store) -> None:
+    plan = make_plan()
+    needs = survey(store, plan)
+    own = f"toolchain-{host_architecture()}"
+    ids = [own, "root", "wheels-alpha", "wheels-other", "compiled", "placed"]
+    assert [layer.id for layer in needs.layers] == ids
+    assert needs.download == sizes(plan, *ids) - shared(plan, own, "root")
+    assert needs.engine
+    assert needs.temporary >= surveys.ENGINE_SPACE + surveys.DEB_GROWTH * sizes(plan, "root")
+
+
+def shared(plan: Plan, one: str, other: str) -> int:
+    """Bytes of the inputs that two layers have in common."""
+    by_id = {layer.id: {item.digest: item.size for item in layer.inputs} for layer in (*plan.layers, *plan.toolchains)}
+    return sum(size for digest, size in by_id[one].items() if digest in by_id[other])
+
+
+def test_inputs_that_are_there_are_not_downloaded_again(make_plan: MakePlan, mirror: Mirror, runner: Runner) -> None:
+    plan = make_plan()
+    built = runner.build(plan)
+    assert survey(runner.store, plan).layers == ()
+    runner.store.discard(built.records["wheels-alpha"].digest)
+    needs = survey(runner.store, plan)
+    assert [layer.id for layer in needs.layers] == ["wheels-alpha"]
+    assert (needs.download, needs.engine, needs.temporary) == (0, False, 0)
+    assert needs.store == sizes(plan, "wheels-alpha")
+
+
+def test_files_layers_need_no_space_for_an_engine(make_plan: MakePlan, small: Sample, store: Store) -> None:
+    small.files["recipes/tiny.yaml"]["layers"].remove("compiled")
+    plan = make_plan()
+    assert survey(store, plan).temporary == surveys.DEB_GROWTH * sizes(plan, "root")
+
+
+def test_a_context_takes_the_toolchains_of_all_build_platforms(make_plan: MakePlan, store: Store) -> None:
+    needs = survey_roots(store, make_plan())
+    assert [layer.id for layer in needs.layers] == ["toolchain-amd64", "toolchain-arm64"]
+    assert not needs.engine
+
+
+def test_a_machine_without_a_toolchain_is_told(
+    make_plan: MakePlan, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    with pytest.raises(EngineError, match="no toolchain for riscv64 machines"):
+        survey(store, make_plan())
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_the_toolchain_is_the_build_machines(
+    make_plan: MakePlan, store: Store, monkeypatch: pytest.MonkeyPatch, machine: str
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    assert (
+        survey(store, make_plan()).layers[0].id == {"x86_64": "toolchain-amd64", "aarch64": "toolchain-arm64"}[machine]
+    )
+
+
+def test_a_disk_that_is_too_small_stops_the_build_before_it_starts(
+    make_plan: MakePlan, mirror: Mirror, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan()
+    needs = survey(runner.store, plan)
+    wanted = needs.download + needs.store + needs.temporary
+    monkeypatch.setattr("shutil.disk_usage", lambda path: Usage(10**12, 0, wanted))
+    check_space(runner.store, needs)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: Usage(10**12, 0, wanted - 1))
+    with pytest.raises(EngineError, match=r"not enough disk space: 3\.0 GB needed, 3\.0 GB free") as caught:
+        runner.build(plan, engine=lambda: pytest.fail("an engine was started"))
+    assert caught.value.code == ExitCode.ENGINE
+    assert "BUILDER_STORE" in caught.value.next
+    assert mirror.asked == []
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(path)]
+    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("nothing may be mounted here")
+    yield path
+    subprocess.run(["umount", "--lazy", path], check=True)
+
+
+@pytest.mark.parametrize("by", ["engine", "blob"])
+def test_a_disk_that_fills_up_all_the_same_is_told_and_left_clean(
+    make_plan: MakePlan, mirror: Mirror, disk: Path, by: str
+) -> None:
+    """What an engine writes, or another program, is not known before."""
+    engine = FakeEngine({"compiled": {"opt/big": os.urandom(3_000_000 if by == "engine" else 600_000)}})
+    store, plan = Store(disk), make_plan()
+    quiet = Builder(
+        store, plan, engine=lambda: engine, offline=False, listener=lambda event: None, log=lambda line: None
+    )
+    with pytest.raises(EngineError, match="no space left") as caught:
+        quiet.run(survey(store, plan))
+    assert "BUILDER_STORE" in caught.value.next
+    assert list(store.tmp.iterdir()) == []
+    found = [store.layer(layer.key) for layer in plan.layers if layer.key]
+    assert None in found
+    for record in filter(None, found):
+        store.verify(record.digest)

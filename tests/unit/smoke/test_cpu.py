@@ -1,0 +1,273 @@
+"""The cpu tier over a runner that runs this machine's own Python."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.errors import InvalidError
+from builder.model.check import Check
+from builder.smoke import runner as runners
+from builder.smoke.cpu import run_cpu
+from builder.smoke.kinds_cpu import job
+from builder.smoke.report import Report, Result
+from builder.smoke.runner import Command, Unable, pick_runner, run
+from builder.smoke.static import Failed
+from tests.unit.smoke.make import layout
+
+
+class LocalRunner:
+    """Runs commands here. `started` remembers them."""
+
+    name = "local"
+
+    def __init__(self) -> None:
+        self.started: list[Command] = []
+
+    def start(self, command: Command) -> subprocess.Popen[bytes]:
+        if command.user == "4711":
+            raise Unable("no such user here")
+        self.started.append(command)
+        argv = [sys.executable if command.argv[0] == "python3" else command.argv[0], *command.argv[1:]]
+        env = {**os.environ, **command.env}
+        return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env)
+
+    def note(self) -> str:
+        return "run here"
+
+    def close(self) -> None:
+        pass
+
+
+def check(name: str, kind: str, **args: Any) -> Check:
+    return Check(id=name, tier="cpu", kind=kind, args=args)
+
+
+def go(where: Path, *checks: Check, runner: LocalRunner | None = None, **more: Any) -> Report:
+    return run_cpu(
+        layout(where / "image", [{"a": b""}]), None, checks, folder=where, runner=runner or LocalRunner(), **more
+    )
+
+
+def states(report: Report) -> list[str]:
+    return [result.status for result in report.results]
+
+
+def test_python_checks_share_an_interpreter_and_commands_do_not(tmp_path: Path) -> None:
+    runner = LocalRunner()
+    told: list[str] = []
+    report = go(
+        tmp_path,
+        check("one", "python", code="import os; print(os.getpid())"),
+        check("two", "command", argv=["echo", "hello"], output="hello"),
+        check("three", "python", code="import os; print(os.getpid())"),
+        check("alone", "python", code="import os; print(os.getpid())", alone=True),
+        check("other-env", "python", code="import os; print(os.environ['X'])", env={"X": "5"}, output="5"),
+        runner=runner,
+        tell=told.append,
+    )
+    assert states(report) == ["pass"] * 5
+    one, two, three, alone, _ = report.results
+    assert one.message == three.message != alone.message
+    assert two.message == "hello"
+    assert [result.id for result in report.results] == ["one", "two", "three", "alone", "other-env"]
+    assert len(runner.started) == 4
+    assert report.notes == ["run here"]
+    assert "three" in told
+
+
+def test_what_python_prints_is_judged(tmp_path: Path) -> None:
+    report = go(
+        tmp_path,
+        check("exact", "python", code="print('a\\nb')", output="a\nb"),
+        check("differs", "python", code="print('a')", output="b"),
+        check("matches", "python", code="print('version 1.2.3 of x')", matches=r"\d+\.\d+"),
+        check("no-match", "python", code="print('x')", matches=r"\d"),
+        check("c-output", "python", code="import os; os.system('echo from a child')", matches="from a child"),
+        check("raises", "python", code="def f():\n    raise ValueError('broken')\nf()"),
+        check("exits", "python", code="raise SystemExit('no')"),
+        check("exits-well", "python", code="raise SystemExit(0)"),
+        check(
+            "source",
+            "python",
+            code="import inspect\ndef f():\n    return 42\nprint(inspect.getsource(f))",
+            matches="42",
+        ),
+    )
+    assert states(report) == ["pass", "fail", "pass", "fail", "pass", "fail", "fail", "pass", "pass"]
+    messages = {result.id: result.message for result in report.results}
+    assert "expected 'b'" in messages["differs"]
+    assert messages["matches"] == "1.2"
+    assert "ValueError: broken" in messages["raises"]
+    assert "line 2, in f" in messages["raises"]
+    assert messages["exits"] == "exit status 1: no"
+
+
+def test_a_crash_fails_one_check_only(tmp_path: Path) -> None:
+    runner = LocalRunner()
+    report = go(
+        tmp_path,
+        check("before", "python", code="print(1)"),
+        check("crash", "python", code="import os; os.abort()"),
+        check("after", "python", code="print(2)"),
+        runner=runner,
+    )
+    assert states(report) == ["pass", "fail", "pass"]
+    assert "ended by itself" in report.results[1].message
+    assert len(runner.started) == 2
+
+
+def test_a_check_that_hangs_is_ended(tmp_path: Path) -> None:
+    start = time.monotonic()
+    report = go(
+        tmp_path,
+        check("hangs", "python", code="import time; time.sleep(60)", timeout=0.5),
+        check("after", "python", code="print(2)"),
+        check("command", "command", argv=["sleep", "60"], timeout=0.2),
+    )
+    assert states(report) == ["fail", "pass", "fail"]
+    assert "within 0.5 s" in report.results[0].message
+    assert time.monotonic() - start < 20
+
+
+def test_an_interpreter_that_is_not_there(tmp_path: Path) -> None:
+    report = go(
+        tmp_path, check("a", "python", code="1", python="false"), check("b", "python", code="1", python="false")
+    )
+    assert states(report) == ["fail", "fail"]
+
+
+def test_commands(tmp_path: Path) -> None:
+    report = go(
+        tmp_path,
+        check("status", "command", argv=["sh", "-c", "echo out; echo err >&2; exit 3"], status=3, matches="err"),
+        check("fails", "command", argv=["sh", "-c", "echo why; exit 3"]),
+    )
+    assert states(report) == ["pass", "fail"]
+    assert report.results[1].message == "exit status 3: why"
+
+
+def test_imports(tmp_path: Path) -> None:
+    (tmp_path / "tiny.py").write_text("__version__ = '1.0'")
+    report = go(
+        tmp_path,
+        check("tiny", "import", module="tiny", version="1.0"),
+        check("old", "import", module="tiny", version="2.0"),
+        check("none", "import", module="no_such_module"),
+        env={"PYTHONPATH": str(tmp_path)},
+    )
+    assert states(report) == ["pass", "fail", "fail"]
+    assert report.results[1].message == "it is 1.0, expected 2.0"
+    assert "ModuleNotFoundError" in report.results[2].message
+
+
+@pytest.mark.parametrize(
+    ("output", "version", "says"),
+    [
+        ('{"/opt/nccl/lib/libnccl.so.2.29.7": 22907}', "2.29.7-1", "/opt/nccl/lib/libnccl.so.2.29.7 (2.29.7)"),
+        ('warning\n{"/opt/nccl/lib/libnccl.so.2.29.7": 22907}', None, "/opt/nccl/lib/libnccl.so.2.29.7 (2.29.7)"),
+        ('{"/opt/nccl/lib/libnccl.so.2": 22809}', "2.29.7", "!2.28.9); expected version 2.29.7"),
+        ('{"/usr/lib/libnccl.so.2": 22907}', None, "!expected one below /opt/nccl"),
+        ('{"/opt/nccl/lib/a/libnccl.so.2": 22907, "/usr/lib/libnccl.so.2": 22907}', None, "!expected one below"),
+        ("{}", None, "!libnccl in memory: none"),
+        ("no such thing", None, "!"),
+    ],
+)
+def test_mapped_nccl(output: str, version: str | None, says: str) -> None:
+    judge = job(check("x", "nccl-mapped", **({"version": version} if version else {}))).judge
+    if not says.startswith("!"):
+        assert judge(0, output) == says
+        return
+    with pytest.raises((Failed, ValueError)) as caught:
+        judge(0, output)
+    assert says[1:] in str(caught.value)
+
+
+def test_mapped_nccl_asks_the_mapped_file(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("")
+    result = go(tmp_path, check("x", "nccl-mapped"), env={"PYTHONPATH": str(tmp_path)}).results[0]
+    assert "libnccl in memory: none" in result.message
+
+
+def test_ptxas_that_assembles(tmp_path: Path) -> None:
+    folder = tmp_path / "triton" / "backends" / "nvidia"
+    folder.mkdir(parents=True)
+    tool = tmp_path / "ptxas"
+    (folder / "compiler.py").write_text(
+        f"class Tool:\n    path = {str(tool)!r}\ndef get_ptxas(arch):\n    assert arch == 121\n    return Tool\n"
+    )
+    # Its last argument is the file to make; a cubin is an ELF file for machine 190.
+    script = "#!/bin/sh\ngrep -q 'target sm_121a' $2 || exit 9\nprintf '\\177ELF______________\\276_' > $4\n"
+    tool.write_text(script)
+    tool.chmod(0o755)
+    env = {"PYTHONPATH": str(tmp_path)}
+    assert go(tmp_path, check("x", "ptxas-assembles"), env=env).results[0].message == str(tool)
+    tool.write_text("#!/bin/sh\necho 'ptxas fatal: sm_121a is not defined'\nexit 255\n")
+    result = go(tmp_path, check("x", "ptxas-assembles", path=str(tool))).results[0]
+    assert result.status == "fail"
+    assert "sm_121a is not defined" in result.message
+
+
+def test_what_a_runner_cannot_do_is_not_run(tmp_path: Path) -> None:
+    report = go(tmp_path, check("user", "python", code="1", user="4711"), check("here", "python", code="1"))
+    assert states(report) == ["not-run", "pass"]
+    assert report.results[0].message == "no such user here"
+
+
+def test_without_a_way_to_run_everything_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runners, "native", lambda: False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    report = run_cpu(layout(tmp_path / "image", [{"a": b""}]), None, [check("x", "python", code="1")], folder=tmp_path)
+    (result,) = report.results
+    assert isinstance(result, Result)
+    assert result.status == "not-run"
+    assert result.message.startswith("docker: it is not installed; chroot: ")
+    assert report.ok()
+    assert not report.ok(require=True)
+    with pytest.raises(Unable, match=r"^docker: it is not installed$"):
+        pick_runner(None, tmp_path, "docker")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kind", "args", "says"),
+    [
+        ("imports", {"module": "x"}, "no cpu check 'imports'"),
+        ("import", {}, "module: Missing"),
+        ("import", {"module": "x", "timeout": "soon"}, "valid number"),
+        ("python", {"code": "1", "env": ["A=1"]}, "valid dict"),
+        ("ptxas-assembles", {"arch": "sm_121a\n.x"}, "not an architecture"),
+    ],
+)
+def test_wrong_checks_are_told(kind: str, args: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidError) as caught:
+        job(check("x", kind, **args))
+    assert says in str(caught.value)
+
+
+def test_long_lines_without_end(tmp_path: Path) -> None:
+    done = run(LocalRunner(), Command(["sh", "-c", "head -c 300000 /dev/zero | tr '\\0' x"]), 20)
+    assert done.code == 0
+    assert len(done.output) == 100_000
+
+
+def test_what_the_kernel_has_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = tmp_path / "qemu-aarch64"
+    monkeypatch.setattr(runners, "BINFMT", entry)
+    assert not runners.registered()
+    (tmp_path / "status").write_text("enabled\n")
+    for text, wanted in (
+        ("enabled\nflags: OCF\n", True),
+        ("disabled\nflags: F\n", False),
+        ("enabled\nflags: \n", False),
+    ):
+        entry.write_text(text)
+        assert runners.registered() is wanted
+    entry.write_text("enabled\nflags: F\n")
+    (tmp_path / "status").write_text("disabled\n")
+    assert not runners.registered()

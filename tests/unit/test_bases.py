@@ -1,0 +1,53 @@
+"""The shipped bases: every image is there, pinned only where a linux/arm64 digest is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.errors import PinError
+from builder.model.base import Base
+from builder.plan.resolve import resolve
+from builder.project import Project
+
+PROJECT = Project()
+
+NAMED = [
+    *(f"ngc-25.{tag}" for tag in ("09", "12.post1")),
+    *(f"ngc-26.0{tag}" for tag in ("2", "3", "4", "5.post1", "6", "7", "8", "9")),
+    *(f"vllm-openai-0.{minor}.0" for minor in range(20, 32)),
+    "vllm-openai-nightly",
+    "vllm-openai-cu130-nightly",
+    "vllm-openai-gemma4-cu130",
+    "vllm-openai-gemma",
+    "aeon-vllm-dflash",
+    "aeon-vllm-ultimate",
+    "zlab-gemma4-dflash",
+    "vllm-node",
+    "spark-vllm-mxfp4",
+]
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_every_image_that_the_documents_name_is_a_base(name: str) -> None:
+    assert PROJECT.base(name).name == name
+
+
+@pytest.mark.parametrize("base", [base for base in PROJECT.bases.values() if base.pin], ids=lambda base: base.name)
+def test_a_pin_says_where_it_comes_from(base: Base) -> None:
+    assert base.pin is not None
+    if base.pin.manifest or base.pin.index:
+        assert base.pin.evidence
+        assert base.pin.confidence != "none"
+    assert base.pin.manifest is None or base.pin.manifest != base.pin.index
+
+
+def test_building_on_an_unpinned_base_names_the_command_that_pins_it() -> None:
+    recipe = PROJECT.recipe("nemotron-omni").model_copy(update={"base": "vllm-openai-0.23.0"})
+    with pytest.raises(PinError) as caught:
+        resolve(PROJECT, recipe)
+    assert caught.value.next.startswith("builder lock --update vllm-openai-0.23.0")
+
+
+def test_aliases_and_names_are_unique() -> None:
+    names = [name for base in PROJECT.bases.values() for name in (base.name, *base.aliases)]
+    assert len(names) == len(set(names))

@@ -1,0 +1,52 @@
+"""What `builder new` writes works at once: it lints and plans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builder.cli.new import new
+from builder.errors import UsageError
+from builder.knowledge.lint import lint
+from builder.plan.resolve import resolve
+from builder.project import Project
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BUILDER_PROJECT", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_new_recipe_lints_and_plans() -> None:
+    new("recipe", "mine", model="a/b", base="hermetic-0.23", extends=None)
+    project = Project()
+    assert [item for item in lint(project, ["mine"]) if item.level in ("error", "warning")] == []
+    assert resolve(project, project.recipe("mine")).recipe == "mine"
+
+
+def test_a_new_variant_lints_and_plans() -> None:
+    new("recipe", "mine", model="a/b", base="hermetic-0.23", extends="qwen3.6-35b")
+    project = Project()
+    assert project.recipe("mine").model.family == "qwen3.6-35b"
+    assert [item for item in lint(project, ["mine"]) if item.level == "error"] == []
+    assert "mine" in resolve(project, project.recipe("mine"), base="hermetic").command
+
+
+def test_a_new_layer_can_be_used() -> None:
+    new("layer", "hello", model="a/b", base="hermetic-0.23", extends=None)
+    new("recipe", "mine", model="a/b", base="hermetic-0.23", extends=None)
+    path = Path("recipes/mine.yaml")
+    path.write_text(path.read_text().replace("[nccl,", "[hello, nccl,"))
+    project = Project()
+    assert "hello" in [layer.id for layer in resolve(project, project.recipe("mine")).layers]
+
+
+def test_nothing_is_overwritten_and_names_are_checked() -> None:
+    new("layer", "hello", model="a/b", base="hermetic-0.23", extends=None)
+    for kind, name in (("layer", "hello"), ("layer", "../x"), ("recipe", "A"), ("base", "x")):
+        with pytest.raises(UsageError):
+            new(kind, name, model="a/b", base="hermetic-0.23", extends=None)
+    with pytest.raises(UsageError):
+        new("recipe", "x", model="a/b", base="nope", extends=None)

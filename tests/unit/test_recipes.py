@@ -1,0 +1,135 @@
+"""The shipped recipes: every row of the hardware's table, on bases that exist, sharing what can be shared."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.errors import PinError
+from builder.knowledge.table import load_table
+from builder.plan.resolve import resolve
+from builder.plan.variant import with_profile
+from builder.project import Project
+
+PROJECT = Project()
+
+NAMES = [
+    "nemotron-omni",
+    "nemotron-omni-vision",
+    "nemotron-nano",
+    "nemotron-nano-openai",
+    "nemotron-super",
+    "qwen3.6-35b",
+    "qwen3.6-35b-dflash",
+    "qwen3.6-27b",
+    "qwen3.6-27b-dflash",
+    "qwen3-coder-next",
+    "qwen3.5-122b",
+    "qwen3.5-122b-fp8-dual",
+    "qwen3.5-35b",
+    "qwen3-omni",
+    "gemma4-31b",
+    "gemma4-26b",
+    "gemma4-12b-coder",
+    "gemma4-31b-dflash",
+    "gemma4-26b-dflash",
+    "qwen3.5-27b-dflash",
+    "laguna-xs2-dflash",
+    "minimax-m2.7-dual",
+    "gpt-oss-120b",
+]
+HERMETIC = [name for name in PROJECT.recipe_names() if "hermetic" in " ".join(PROJECT.recipe(name).compatible)]
+SPEEDS = {
+    "qwen3.6-35b": "102-125",
+    "qwen3.6-27b-dflash": "37.6",
+    "qwen3-coder-next": "43",
+    "qwen3.5-122b": "16",
+    "gemma4-31b": "6",
+    "gemma4-26b": "50",
+    "nemotron-nano": "56",
+    "nemotron-omni": "50",
+    "nemotron-super": "22.7-23.7",
+    "qwen3.5-27b-dflash": "60 code, 30 prose",
+    "minimax-m2.7-dual": "28.8-36.6",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_row_of_the_table_is_a_recipe(name: str) -> None:
+    recipe = PROJECT.recipe(name)
+    assert recipe.sources
+    assert recipe.model.weights
+    assert recipe.model.family
+    for base in (recipe.base, *recipe.compatible):
+        assert PROJECT.base(base)
+
+
+@pytest.mark.parametrize(("name", "speed"), SPEEDS.items())
+def test_measured_speeds_have_a_source(name: str, speed: str) -> None:
+    found = PROJECT.recipe(name).speed
+    assert found is not None
+    assert (found.tokens_per_second, bool(found.source)) == (speed, True)
+
+
+@pytest.mark.parametrize("name", HERMETIC)
+def test_what_can_be_hermetic_plans_without_a_registry_and_shares_the_base(name: str) -> None:
+    plan = resolve(PROJECT, PROJECT.recipe(name), base="hermetic")
+    assert plan.base_image is None
+    again = resolve(PROJECT, PROJECT.recipe("nemotron-omni"), base=plan.base)
+    keys = {layer.id: layer.key for layer in again.layers}
+    shared = [layer for layer in plan.layers if layer.id in keys and layer.producer != "config"]
+    assert len(shared) >= 16
+    assert all(layer.key == keys[layer.id] for layer in shared)
+
+
+def test_most_recipes_can_be_hermetic() -> None:
+    assert set(NAMES) - set(HERMETIC) == {
+        "nemotron-omni-vision",
+        "nemotron-nano",
+        "gemma4-31b-dflash",
+        "gemma4-26b-dflash",
+    }
+
+
+def test_two_hermetic_bases_share_what_is_the_same_in_both() -> None:
+    recipe = PROJECT.recipe("nemotron-omni")
+    one, other = (resolve(PROJECT, recipe, base=base) for base in ("hermetic-0.20", "hermetic-0.23"))
+    keys = {layer.key for layer in one.layers if layer.key} & {layer.key for layer in other.layers if layer.key}
+    assert len(keys) >= 12
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_profile_plans_on_its_base_or_says_that_it_is_not_pinned(name: str) -> None:
+    recipe = PROJECT.recipe(name)
+    for profile in (None, *recipe.profiles):
+        try:
+            plan = resolve(PROJECT, recipe, profile=profile)
+        except PinError as error:
+            assert "not pinned" in error.what
+        else:
+            assert dict(plan.labels).get("org.builder.profile") == profile
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_profile_that_only_changes_options_shares_every_layer(name: str) -> None:
+    recipe = PROJECT.recipe(name)
+    if name not in HERMETIC:
+        return
+    plain = {layer.key for layer in resolve(PROJECT, recipe, base="hermetic").layers}
+    for profile, change in recipe.profiles.items():
+        if change.layers is None and change.base is None:
+            assert {layer.key for layer in resolve(PROJECT, recipe, base="hermetic", profile=profile).layers} == plain
+
+
+def test_prompt_look_up_can_be_switched_on_everywhere() -> None:
+    for name in NAMES:
+        served = with_profile(PROJECT.recipe(name), "ngram", PROJECT.shared_profiles)
+        config = served.serve.flags["speculative-config"]
+        assert isinstance(config, dict)
+        assert config["method"] == "ngram"
+
+
+def test_every_hermetic_base_has_a_table() -> None:
+    for base in PROJECT.bases.values():
+        if base.family == "hermetic":
+            assert base.vllm is not None
+            assert load_table(base.vllm) is not None
