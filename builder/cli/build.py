@@ -21,9 +21,10 @@ from builder.cli.options import (
     say,
     size,
 )
-from builder.errors import UsageError
+from builder.errors import BuilderError, UsageError
 
 if TYPE_CHECKING:
+    from builder.model.plan import Plan
     from builder.oci.store import Store
     from builder.produce.image import Built
     from builder.produce.survey import Needs
@@ -34,7 +35,9 @@ def build(
     recipe: Annotated[
         list[str] | None, typer.Option("--recipe", "-r", help="Recipe to build. May be repeated.")
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Build every recipe.")] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Build every recipe that this base can carry, and say why the others cannot.")
+    ] = False,
     base: BaseOption = None,
     set_: SetOption = None,
     profile: ProfileOption = None,
@@ -68,34 +71,52 @@ def build(
         raise UsageError("--tag names one image, but several recipes are to be built")
     folder = _output(output)
     store = open_store()
-    plans = [make_plan(project, name, base, set_, platform, compression, profile) for name in names]
-    results = []
-    for made in plans:
-        built, seconds = _one(store, made, engine, builder, offline, jobs, verbose)
-        name = tag or f"{made.recipe}:{_short(built)}"
-        if folder is not None:
-            _write(built, store, folder, name)
-        if load:
-            from builder.oci.dockerload import load_image
+    left: dict[str, str] = {}
+    if all_:
+        from builder.cli.every import plans_of_all
 
-            load_image(built.image, store, name)
-            say(f"loaded into docker as {name}")
+        plans, left = plans_of_all(project, names, base, set_, platform, compression, profile)
+    else:
+        plans = [make_plan(project, name, base, set_, platform, compression, profile) for name in names]
+    results: list[dict[str, object]] = []
+    failed: dict[str, BuilderError] = {}
+    for made in plans:
+        try:
+            built, seconds = _one(store, made, engine, builder, offline, jobs, verbose)
+            name = tag or f"{made.recipe}:{_short(built)}"
+            if folder is not None:
+                _write(built, store, folder, name)
+            if load:
+                from builder.oci.dockerload import load_image
+
+                load_image(built.image, store, name)
+                say(f"loaded into docker as {name}")
+        except BuilderError as error:
+            if not all_:
+                raise
+            # One recipe that fails does not keep the others from being built; all failures are told at the end.
+            failed[made.recipe] = error
+            say(f"{made.recipe} was not built: {error}")
+            continue
         results.append(_result(built, seconds))
         if not json_:
-            print(built.image.digest if len(plans) == 1 else f"{built.image.digest}  {made.recipe}", flush=True)
+            print(f"{built.image.digest}  {made.recipe}" if all_ or len(plans) > 1 else built.image.digest, flush=True)
     if json_:
-        print_json(results if len(plans) > 1 else results[0])
+        rows = [*results, *({"recipe": name, "digest": None, "left_out": why} for name, why in left.items())]
+        print_json(rows if all_ or len(plans) > 1 else rows[0])
+    if all_:
+        from builder.cli.every import close
+
+        close(results, left, failed)
 
 
 def _one(
-    store: Store, plan: object, engine: str | None, builder: str | None, offline: bool, jobs: int | None, verbose: bool
+    store: Store, plan: Plan, engine: str | None, builder: str | None, offline: bool, jobs: int | None, verbose: bool
 ) -> tuple[Built, float]:
     from builder.cli.progress import Watch
     from builder.engine.select import select_engine
-    from builder.model.plan import Plan
     from builder.produce.image import build_image
 
-    assert isinstance(plan, Plan)
     with Watch(verbose) as watch:
         built = build_image(
             store,

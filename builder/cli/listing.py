@@ -30,7 +30,7 @@ def list_(
         print_json(rows)
         return
     columns = {
-        "recipes": ("name", "model", "parameters", "weights", "nodes", "base", "pinned", "speed"),
+        "recipes": ("name", "parameters", "quantization", "modalities", "memory_gb", "nodes", "builds_on", "speed"),
         "bases": ("name", "family", "vllm", "python", "pinned", "image"),
         "layers": ("name", "producer", "families", "title"),
     }[kind]
@@ -59,6 +59,13 @@ def show(name: Annotated[str, typer.Argument(help="A recipe, base or layer.")], 
             next="builder list",
         )
     data = found.model_dump(mode="json", exclude_defaults=True)
+    if name in project.recipe_names():
+        from builder.cli.card import card, facts
+
+        if not json_:
+            print(card(project, project.recipe(name)))
+            return
+        data["bases"] = facts(project, project.recipe(name))
     if json_:
         print_json(data)
         return
@@ -68,6 +75,8 @@ def show(name: Annotated[str, typer.Argument(help="A recipe, base or layer.")], 
 
 
 def _recipes(project: Project) -> list[dict[str, Any]]:
+    from builder.cli.card import bases_of
+
     rows = []
     for name in project.recipe_names():
         recipe = project.recipe(name)
@@ -87,6 +96,7 @@ def _recipes(project: Project) -> list[dict[str, Any]]:
                 "base": base.name,
                 "pinned": _pinned(base),
                 "compatible": list(recipe.compatible),
+                "builds_on": [item.name for item in bases_of(project, recipe) if _pinned(item)],
                 "layers": [use.layer for use in recipe.layers],
                 "speed": f"{recipe.speed.tokens_per_second} tok/s" if recipe.speed else None,
             }
@@ -138,7 +148,7 @@ def _table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        table.add_column(column.upper(), overflow="fold")
+        table.add_column(column.upper().replace("_", " "), overflow="fold")
     for row in rows:
         table.add_row(*(_cell(row[column]) for column in columns))
     console = Console()
@@ -152,4 +162,6 @@ def _cell(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return (", ".join(map(str, value)) or "-") if isinstance(value, list) else str(value)

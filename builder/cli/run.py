@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,8 +13,10 @@ from builder.cli.options import BaseOption, JsonOption, ProfileOption, RecipeOpt
 from builder.errors import BuilderError, EngineError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from builder.project import Project
-    from builder.serve.spec import Node
+    from builder.serve.spec import Container, Node
 
 
 def run(
@@ -24,7 +27,7 @@ def run(
     image: Annotated[
         str | None, typer.Option("--image", help="Image to run; default: the built one as `load` names it.")
     ] = None,
-    format_: Annotated[str, typer.Option("--format", help="docker, compose or systemd.")] = "docker",
+    format_: Annotated[str, typer.Option("--format", help="docker, compose, systemd or env.")] = "docker",
     port: Annotated[int | None, typer.Option("--port", min=1, max=65535, help="Port on the host.")] = None,
     offline: Annotated[bool, typer.Option("--offline", help="The weights are staged: ask no hub for them.")] = False,
     user: Annotated[str | None, typer.Option("--user", help="UID:GID to run as.")] = None,
@@ -36,8 +39,9 @@ def run(
     netplan: Annotated[bool, typer.Option("--netplan", help="Print the link's netplan file instead.")] = False,
     exec_: Annotated[bool, typer.Option("--exec", help="Run the docker command instead of printing it.")] = False,
 ) -> None:
-    """Print what serves a recipe on a Spark: a docker command, a compose file or a systemd unit."""
+    """Print what serves a recipe on a Spark: a docker command, a compose file, a systemd unit, or its environment."""
     import shlex
+    from functools import partial
 
     from builder.plan.resolve import select_base
     from builder.plan.variant import with_profile
@@ -59,8 +63,13 @@ def run(
     made = spec.container(
         served, select_base(project, served, base), name, port=port, offline=offline, user=user, node=node
     )
+    home = os.path.expanduser("~")  # noqa: PTH111
+    folders = [home + mount.host[1:] if mount.host.startswith("~/") else mount.host for mount in made.mounts]
     if exec_:
-        words = formats.docker_words(made, home=os.path.expanduser("~"))  # noqa: PTH111
+        # Docker would make missing ones, as root.
+        for folder in folders:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        words = formats.docker_words(made, home=home)
         say(formats.docker_command(made))
         try:
             done = subprocess.run(words, check=False)
@@ -69,10 +78,21 @@ def run(
         if done.returncode:
             raise EngineError(f"docker run ended with {done.returncode}")
     else:
-        writers = {"docker": formats.docker_command, "compose": formats.compose, "systemd": formats.systemd}
+        writers: dict[str, Callable[[Container], str]] = {
+            "docker": formats.docker_command,
+            "compose": formats.compose,
+            "systemd": partial(formats.systemd, home=home),
+            "env": formats.env_file,
+        }
         print(writers[format_](made), end="")
+        if missing := [folder for folder in folders if user and not Path(folder).is_dir()]:
+            say(f"first, as that user: {shlex.join(['mkdir', '-p', *missing])} (docker makes missing folders as root)")
+        if format_ == "systemd" and made.secrets:
+            say(f"put {', '.join(made.secrets)} into /etc/builder/{made.name}.env, readable by root only")
+        if format_ == "compose" and made.serves:
+            say("with Open WebUI on port 3000: docker compose --profile front-end up --detach")
     if node is None or node.role == "head":
-        first = spec.warm_up(served, made.ports[0] if made.ports else served.run.port)
+        first = spec.warm_up(served, made.ports[0] if made.ports else made.port)
         say(f"the first request compiles kernels; send one first: {shlex.join(first)}")
 
 

@@ -147,7 +147,8 @@ class Layer(Strict):
     """A layer definition.
 
     producer: `files` is unpacked in this process, `dockerfile` runs commands in an engine, `config` adds no file.
-    replaces: files of the base that this layer's files may cover. reads_base: its steps read the base's files.
+    replaces: files of the base that this layer's files may cover; what renders to nothing names none. reads_base: its
+    steps read the base's files.
     """
 
     name: Name

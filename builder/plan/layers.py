@@ -155,7 +155,7 @@ def plan_layer(project: Project, use: Use, base: Base | None, recipe: Any, sibli
         reads_base=layer.reads_base and base is not None and base.pin is not None,
         env=env,
         labels=tuple((item.name, scope.text(item.value)) for item in layer.labels if scope.holds(item.when)),
-        replaces=tuple(scope.text(item) for item in layer.replaces),
+        replaces=tuple(text for item in layer.replaces if (text := scope.text(item))),
         checks=tuple(
             item.model_copy(
                 update={"args": {k: scope.text(v) if isinstance(v, str) else v for k, v in item.args.items()}}

@@ -66,6 +66,18 @@ def select_base(project: Project, recipe: Recipe, wanted: str | None) -> Base:
     raise UsageError(f"recipe {recipe.name} does not run on base {wanted!r}", cause=f"it runs on {fitting}")
 
 
+def pinned(base: Base) -> Base:
+    """The base itself. Raises PinError when its image is not pinned."""
+    if base.pin is not None and base.pin.manifest is None:
+        raise PinError(
+            f"base {base.name} is not pinned",
+            where=f"recipes/bases/{base.name}.yaml",
+            cause="no digest of its linux/arm64 image is known",
+            next=f"builder lock --update {base.name}, where its registry can be reached",
+        )
+    return base
+
+
 def resolve(
     project: Project,
     recipe: Recipe,
@@ -84,14 +96,7 @@ def resolve(
         raise UsageError(f"platform {platform!r} is not supported", cause=f"a DGX Spark is {PLATFORM}")
     recipe = with_profile(recipe, profile, project.shared_profiles)
     asked = {layer: dict(values) for layer, values in (sets or {}).items()}
-    chosen = select_base(project, recipe, base)
-    if chosen.pin is not None and chosen.pin.manifest is None:
-        raise PinError(
-            f"base {chosen.name} is not pinned",
-            where=f"recipes/bases/{chosen.name}.yaml",
-            cause="no digest of its linux/arm64 image is known",
-            next=f"builder lock --update {chosen.name}, where its registry can be reached",
-        )
+    chosen = pinned(select_base(project, recipe, base))
     taken: set[str] = set()
     own = _uses(project, chosen.layers, {}, taken, f"recipes/bases/{chosen.name}.yaml")
     above = _uses(project, recipe.layers, asked, taken, f"recipes/{recipe.name}.yaml")

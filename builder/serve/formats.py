@@ -1,4 +1,4 @@
-"""A container as a docker command, a compose file, or a systemd unit. Every value is quoted for where it goes."""
+"""A container as a docker command, a compose file, a systemd unit or an environment file, each quoted for its place."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 from builder.serve.spec import Container, Mount
 
-FORMATS = ("docker", "compose", "systemd")
+FORMATS = ("docker", "compose", "systemd", "env")
+
+FRONT_END = "${OPEN_WEBUI_IMAGE:-ghcr.io/open-webui/open-webui:main}"
 
 
 def docker_words(c: Container, *, detach: bool = True, home: str = "~") -> list[str]:
@@ -55,7 +57,10 @@ def shell(word: str) -> str:
 
 
 def compose(c: Container) -> str:
-    """A compose file. `$` of values is doubled, since compose replaces variables."""
+    """A compose file. `$` of values is doubled, since compose replaces variables.
+
+    Its profile `front-end` adds Open WebUI on the same network, as spark-vllm-guide section 11 advises.
+    """
     import yaml
 
     service: dict[str, Any] = {"image": _dollars(c.image), "container_name": c.name}
@@ -75,12 +80,35 @@ def compose(c: Container) -> str:
     service["deploy"] = {"resources": {"reservations": {"devices": [gpus]}}}
     service |= {"entrypoint": [c.entrypoint]} if c.entrypoint else {}
     service |= {"command": [_dollars(word) for word in c.command]} if c.command else {}
-    return yaml.safe_dump({"services": {c.name: service}}, sort_keys=False, width=1000, allow_unicode=True)
+    file: dict[str, Any] = {"services": {c.name: service}}
+    if c.serves:
+        file = {"services": {c.name: service, "front-end": _front_end(c)}, "volumes": {"front-end": {}}}
+    return yaml.safe_dump(file, sort_keys=False, width=1000, allow_unicode=True)
 
 
-def systemd(c: Container) -> str:
-    """A unit that runs the container in the foreground. Secrets come from /etc/builder/NAME.env."""
-    words = docker_words(c, detach=False, home="%h")
+def _front_end(c: Container) -> dict[str, Any]:
+    """Open WebUI. In a container of its own localhost is not the server: it is addressed by name, or as the host."""
+    server = f"{c.name}:{c.ports[1]}" if c.ports else f"host.docker.internal:{c.port}"
+    key = "${VLLM_API_KEY:-none}" if "VLLM_API_KEY" in c.secrets else "none"
+    environment = [f"OPENAI_API_BASE_URL=http://{server}/v1", f"OPENAI_API_KEY={key}", "ENABLE_OLLAMA_API=false"]
+    made: dict[str, Any] = {"image": FRONT_END, "profiles": ["front-end"], "restart": "unless-stopped"}
+    made |= {"ports": ["3000:8080"], "volumes": ["front-end:/app/backend/data"]}
+    # A large model takes longer to load than the ten seconds that it waits for the list of models.
+    made["environment"] = [*environment, "AIOHTTP_CLIENT_TIMEOUT_MODEL_LIST=30"]
+    return made if c.ports else {**made, "extra_hosts": ["host.docker.internal:host-gateway"]}
+
+
+def env_file(c: Container) -> str:
+    """The container's environment for `docker run --env-file`. A name alone is taken from who starts it."""
+    return "".join(f"{line}\n" for line in (*(f"{name}={value}" for name, value in c.env), *c.secrets))
+
+
+def systemd(c: Container, *, home: str) -> str:
+    """A system unit that runs the container in the foreground. Secrets come from /etc/builder/NAME.env.
+
+    home: of the user whose folders are mounted; a system unit's own %h is root's.
+    """
+    words = docker_words(c, detach=False, home=home)
     start = " ".join(unit_word(word) for word in words)
     return (
         f"[Unit]\nDescription=vLLM: {c.name}\nAfter=docker.service network-online.target\nRequires=docker.service\n\n"
@@ -92,11 +120,10 @@ def systemd(c: Container) -> str:
 
 def unit_word(word: str) -> str:
     """One word of a unit's command line: in double quotes, with %, $ and backslashes kept as they are."""
-    prefix = "%h" if word.startswith("%h/") else ""
-    text = word[len(prefix) :].replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
-    if not prefix and re.fullmatch(r"[A-Za-z0-9_@:=,./+-]+", text):
-        return text
-    return f'"{prefix}{text}"'
+    if re.fullmatch(r"[A-Za-z0-9_@:=,./+-]+", word):
+        return word
+    text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{text}"'
 
 
 def _bind(mount: Mount, home: str) -> str:

@@ -13,6 +13,8 @@ from builder.plan.serve import serving
 
 RAY_PORT = 6379
 COMPILE_CACHE = "~/vllm-compile-cache"
+USER_HOME = "/home/vllm"
+"""Where a user who is not root keeps what is compiled: images have no home for a user that they do not know."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Container:
     env: tuple[tuple[str, str], ...]
     secrets: tuple[str, ...]
     mounts: tuple[Mount, ...]
+    port: int
+    """That the server listens on."""
     ports: tuple[int, int] | None
     """Of the host and of the container; None on the host's network."""
     shm_size: str | None
@@ -52,6 +56,8 @@ class Container:
     entrypoint: str | None
     command: tuple[str, ...]
     user: str | None = None
+    serves: bool = True
+    """Whether requests go to this container: not to the worker of two nodes."""
 
 
 def container(
@@ -64,9 +70,9 @@ def container(
     user: str | None = None,
     node: Node | None = None,
 ) -> Container:
-    """The container that serves `recipe` from `image`. node: which of two machines this is.
+    """The container that serves `recipe` from `image`. node: which of two machines this is. user: UID:GID, not root.
 
-    Raises UsageError when a recipe for two nodes gets none.
+    Raises UsageError when a recipe for two nodes gets none, and where an option does not fit the recipe.
     """
     if recipe.nodes == 2 and node is None:
         raise UsageError(
@@ -74,14 +80,23 @@ def container(
             cause="interface names differ from machine to machine",
             next="builder run --recipe NAME --role head --ip ADDRESS --head ADDRESS --interface NAME",
         )
+    if recipe.nodes == 1 and node is not None:
+        raise UsageError(f"{recipe.name} runs on one Spark: it has no head and worker", next="leave out --role")
+    host_network = recipe.run.network == "host" or recipe.nodes == 2
+    if host_network and port not in (None, recipe.run.port):
+        raise UsageError(
+            f"{recipe.name} uses the host's network: its port is the server's own, {recipe.run.port}",
+            next="leave out --port, or change `port` in a recipe that extends this one",
+        )
     env = dict(recipe.run.env)
     if offline:
         env["HF_HUB_OFFLINE"] = "1"
     cache = re.sub(r"[^A-Za-z0-9._-]+", "-", image.rpartition("@")[2].removeprefix("sha256:"))[-64:]
     mounts = [Mount(item.host, item.container, item.read_only) for item in recipe.run.volumes]
     # A compile cache of another image corrupts this one's: one folder for each.
-    mounts.append(Mount(f"{COMPILE_CACHE}/{cache}", "/root/.cache/vllm"))
-    host_network = recipe.run.network == "host" or recipe.nodes == 2
+    mounts.append(Mount(f"{COMPILE_CACHE}/{cache}", USER_HOME if user else "/root/.cache/vllm"))
+    if user:
+        env["HOME"] = USER_HOME
     entrypoint, command = serving(recipe, base)
     made = Container(
         name=recipe.name,
@@ -89,6 +104,7 @@ def container(
         env=tuple(sorted(env.items())),
         secrets=recipe.run.secrets,
         mounts=tuple(mounts),
+        port=recipe.run.port,
         ports=None if host_network else (port or recipe.run.port, recipe.run.port),
         shm_size=recipe.run.shm_size,
         memlock=recipe.run.memlock,
@@ -126,6 +142,7 @@ def _on_node(made: Container, recipe: Recipe, node: Node, words: tuple[str, ...]
         env=tuple(sorted(env.items())),
         entrypoint="/bin/bash",
         command=("-c", script),
+        serves=node.role == "head",
     )
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from builder.doctor.checks import CHECKS, Question, examine
+from builder.doctor.checks import CHECKS, examine
 from builder.doctor.host import Outcome
+from builder.doctor.question import Answer, Question
 from builder.project import Project
 
 PROJECT = Project()
@@ -17,6 +18,9 @@ DRIVER = "nvidia-smi --query-gpu=driver_version --format=csv,noheader"
 GPU = "nvidia-smi --query-gpu=name,compute_cap --format=csv,noheader"
 APPS = "nvidia-smi --query-compute-apps=pid --format=csv,noheader"
 INFO = "docker info --format {{json .}}"
+PS = "docker ps --format {{.Names}}\t{{.Image}}\t{{.Networks}}"
+BUILDX = "docker buildx version"
+BUILDAH = "buildah --version"
 PING = "ping -c 1 -W 2 -M do -s 8972 192.168.100.11"
 GID = "/sys/class/infiniband/rocep1s0f0/ports/1"
 
@@ -64,6 +68,9 @@ def spark(**changed: Any) -> Recorded:
             GPU: Outcome(0, "NVIDIA GB10, 12.1\n"),
             APPS: Outcome(0, ""),
             INFO: Outcome(0, json.dumps({"Runtimes": {"nvidia": {}, "runc": {}}})),
+            BUILDX: Outcome(0, "github.com/docker/buildx v0.21.2\n"),
+            BUILDAH: Outcome(0, "buildah version 1.39.3 (image-spec 1.1.0, runtime-spec 1.2.0)\n"),
+            PS: Outcome(0, "qwen\tvllm/vllm-openai:v0.23.0\tbridge\n"),
             "uname -r": Outcome(0, "6.17.0-1032-nvidia\n"),
             PING: Outcome(0, "1 received"),
         },
@@ -85,9 +92,14 @@ def spark(**changed: Any) -> Recorded:
     return machine
 
 
-def states(machine: Recorded, recipe: str | None = None, **more: Any) -> dict[str, str]:
+def answers(machine: Recorded, recipe: str | None = None, **more: Any) -> dict[str, Answer]:
     found = PROJECT.recipe(recipe) if recipe else None
-    return {item.id: item.state for item in examine(Question(machine, found, None, **more))}
+    base = PROJECT.base(found.base) if found else None
+    return {item.id: item for item in examine(Question(machine, found, base, **more))}
+
+
+def states(machine: Recorded, recipe: str | None = None, **more: Any) -> dict[str, str]:
+    return {id: item.state for id, item in answers(machine, recipe, **more).items()}
 
 
 TWO: dict[str, Any] = {"recipe": "minimax-m2.7-dual", "interface": "enp1s0f0np0", "peer": "192.168.100.11"}
@@ -96,14 +108,16 @@ TWO: dict[str, Any] = {"recipe": "minimax-m2.7-dual", "interface": "enp1s0f0np0"
 def test_a_spark_in_good_order_passes_everything() -> None:
     found = states(spark(), **TWO)
     assert set(found.values()) == {"ok"}
-    assert len(found) == len(CHECKS) - 1, "a token is not needed"
+    assert len(found) == len(CHECKS) - 3, "token, login and front end have nothing to do with it"
     assert states(spark(), "gemma4-31b")["token"] == "ok"
 
 
 def test_on_a_plain_machine_nothing_fails_that_cannot_be_seen() -> None:
     plain = Recorded(files={"/proc/meminfo": meminfo(**SPARK_MEMORY)})
     assert "failed" not in states(plain).values()
-    assert states(Recorded(disk=None)) == dict.fromkeys(states(Recorded(disk=None)), "unknown")
+    bare = states(Recorded(disk=None))
+    assert bare.pop("engine") == "warning", "that no engine is there can be seen"
+    assert bare == dict.fromkeys(bare, "unknown")
 
 
 def test_two_nodes_that_are_not_described_are_asked_for() -> None:
@@ -128,6 +142,8 @@ def info(**data: Any) -> dict[str, Outcome]:
         ("memory", "failed", {"files": {"/proc/meminfo": meminfo(**{**SPARK_MEMORY, "MemAvailable": 60})}}),
         ("page-cache", "warning", {"files": {"/proc/meminfo": meminfo(**{**SPARK_MEMORY, "MemFree": 86} | CACHED)}}),
         ("leaked-memory", "failed", {"files": {"/proc/meminfo": meminfo(**{**SPARK_MEMORY, "MemFree": 77})}}),
+        ("engine", "warning", {"commands": {BUILDX: Outcome(1, ""), BUILDAH: Outcome(127, "")}}),
+        ("front-end", "warning", {"commands": {PS: Outcome(0, "ui\tghcr.io/open-webui/open-webui:main\tbridge\n")}}),
         ("disk", "failed", {"disk": 10_000_000_000}),
         ("link", "failed", {"files": {"/sys/class/net/enp1s0f0np0/mtu": "1500\n"}}),
         ("link", "failed", {"files": {"/sys/class/net/enp1s0f0np0/operstate": "down\n"}}),
@@ -138,10 +154,10 @@ def info(**data: Any) -> dict[str, Outcome]:
 )
 def test_one_thing_broken_is_found_with_a_fix(check: str, state: str, changed: dict[str, Any]) -> None:
     question = Question(spark(**changed), PROJECT.recipe(TWO["recipe"]), None, TWO["interface"], TWO["peer"])
-    answers = {item.id: item for item in examine(question)}
-    assert answers[check].state == state
-    assert answers[check].fix
-    others = {item.id: item.state for item in answers.values() if item.id != check and item.state != "ok"}
+    found = {item.id: item for item in examine(question)}
+    assert found[check].state == state
+    assert found[check].fix
+    others = {item.id: item.state for item in found.values() if item.id != check and item.state != "ok"}
     assert others in ({}, {"gpu-runtime": "unknown"}), "what docker does not answer cannot be seen"
 
 
@@ -152,3 +168,43 @@ def test_kho_switched_off_is_fine() -> None:
 
 def test_a_gated_model_needs_a_token() -> None:
     assert states(spark(variables={}), "gemma4-31b")["token"] == "failed"
+
+
+def test_an_engine_is_either_of_the_two() -> None:
+    without_docker = spark(commands={BUILDX: Outcome(1, "unknown command")})
+    assert "compiled with buildah (buildah version 1.39.3" in answers(without_docker)["engine"].message
+    assert "docker (github.com/docker/buildx v0.21.2) or buildah" in answers(spark())["engine"].message
+
+
+def test_a_base_for_driver_590_runs_on_580_and_says_what_to_look_for() -> None:
+    found = answers(spark(), "nemotron-nano")["driver"]
+    assert found.state == "warning"
+    assert "built for 590.44 or newer" in found.message
+    assert "UNAVAILABLE" in found.fix
+    assert answers(spark(), "nemotron-nano-openai")["driver"].state == "ok"
+
+
+CONFIG = "/home/spark/.docker/config.json"
+
+
+@pytest.mark.parametrize(
+    ("config", "state"),
+    [
+        ({}, "warning"),
+        ({"auths": {"ghcr.io": {"auth": "c2VjcmV0"}}}, "warning"),
+        ({"auths": {"nvcr.io": {"auth": "c2VjcmV0"}}}, "ok"),
+        ({"credHelpers": {"nvcr.io": "secretservice"}}, "ok"),
+        ({"credsStore": "pass"}, "ok"),
+    ],
+)
+def test_a_login_for_nvidias_registry_is_looked_for_and_never_read(config: dict[str, Any], state: str) -> None:
+    machine = spark(files={CONFIG: json.dumps(config)}, variables={"HOME": "/home/spark"})
+    found = answers(machine, "gpt-oss-120b")["registry"]
+    assert found.state == state
+    assert "c2VjcmV0" not in found.message + found.fix
+    assert "registry" not in answers(machine, "qwen3.6-35b")
+
+
+def test_a_front_end_on_a_network_of_its_own_is_fine() -> None:
+    machine = spark(commands={PS: Outcome(0, "ui\tghcr.io/open-webui/open-webui:main\tai\n")})
+    assert states(machine)["front-end"] == "ok"

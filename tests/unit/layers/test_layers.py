@@ -29,7 +29,7 @@ LAYERS = Path(__file__).resolve().parents[3] / "dockerfiles/layers"
 W8A8 = "vllm/model_executor/layers/quantization/utils/w8a8_utils.py"
 
 
-def planned(layer: str, base: str, *before: str, **params: Any) -> PlannedLayer:
+def planned(layer: str, base: str, *before: str, project: Project = PROJECT, **params: Any) -> PlannedLayer:
     recipe = Recipe.model_validate(
         {
             "name": "r",
@@ -40,7 +40,7 @@ def planned(layer: str, base: str, *before: str, **params: Any) -> PlannedLayer:
             "serve": {},
         }
     )
-    return next(item for item in resolve(PROJECT, recipe).layers if item.layer == layer)
+    return next(item for item in resolve(project, recipe).layers if item.layer == layer)
 
 
 def env(layer: PlannedLayer) -> dict[str, str]:
@@ -60,15 +60,12 @@ def test_every_layer_of_the_table_is_there_with_checks_of_its_own(name: str) -> 
 @pytest.mark.parametrize(
     ("layer", "base", "before", "why"),
     [
-        ("cutlass-fp8", "ngc-26.09", (), "not known"),
         ("gemma4-loader", "vllm-openai-0.20", (), "0.19.1 and later"),
         ("reasoning-parser", "vllm-openai-0.20", (), "nemotron_v3"),
         ("dflash", "vllm-openai-0.20", (), "0.21.0"),
         ("omni", "hermetic-0.20", (), "audio layer"),
         ("omni", "ngc-26.04", (), "families|family"),
         ("ray", "vllm-openai-0.31.0", (), "lock"),
-        ("ptxas", "ngc-26.09", (), "not known"),
-        ("nccl", "ngc-26.09", (), "not known"),
         ("audio", "vllm-openai-0.24.0", (), "lock"),
     ],
 )
@@ -76,6 +73,35 @@ def test_a_layer_that_does_not_apply_says_why(layer: str, base: str, before: tup
     with pytest.raises(UsageError) as caught:
         planned(layer, base, *before)
     assert any(word in caught.value.cause for word in why.split("|"))
+
+
+def ngc_without(folder: Path, *keys: str) -> Project:
+    """A project whose ngc-26.09 lacks some of what is known about it."""
+    text = (PROJECT.roots[-1] / "recipes/bases/ngc-26.09.yaml").read_text("utf-8")
+    kept = [line for line in text.splitlines(keepends=True) if line.partition(":")[0] not in keys]
+    assert len(kept) == len(text.splitlines()) - len(keys)
+    (folder / "recipes/bases").mkdir(parents=True)
+    (folder / "recipes/bases/ngc-26.09.yaml").write_text("".join(kept), "utf-8")
+    return Project((folder, PROJECT.roots[-1]))
+
+
+@pytest.mark.parametrize(("layer", "key"), [("cutlass-fp8", "site"), ("ptxas", "site"), ("nccl", "nccl")])
+def test_a_layer_says_what_it_would_have_to_know_of_a_base(layer: str, key: str, tmp_path: Path) -> None:
+    assert planned(layer, "ngc-26.09").layer == layer
+    with pytest.raises(UsageError) as caught:
+        planned(layer, "ngc-26.09", project=ngc_without(tmp_path, key))
+    assert "not known" in caught.value.cause
+
+
+def test_nccl_covers_the_wheels_file_where_torch_looks_there_and_the_search_path_elsewhere(tmp_path: Path) -> None:
+    link = "usr/local/lib/python3.13/dist-packages/nvidia/nccl/lib/libnccl.so.2"
+    wheel, system = planned("nccl", "hermetic-0.20"), planned("nccl", "ngc-26.09")
+    assert wheel.replaces == (f"/{link}",)
+    assert link in wheel.stages and "LD_LIBRARY_PATH" not in env(wheel)
+    assert system.replaces == ()
+    assert "dist-packages" not in system.stages and env(system)["LD_LIBRARY_PATH"] == "/opt/nccl/lib"
+    # Where such an image keeps Python's packages does not matter.
+    assert planned("nccl", "ngc-26.09", project=ngc_without(tmp_path, "site")).stages == system.stages
 
 
 def test_marlin_refuses_variables_that_the_base_does_not_have() -> None:

@@ -1,0 +1,106 @@
+"""Checks of the machine itself: driver, GPU, kernel, memory, disk."""
+
+from __future__ import annotations
+
+import re
+
+from builder.doctor.question import Answer, Question
+
+GIB = 1 << 30
+
+
+def driver(q: Question) -> Answer:
+    got = q.host.run("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    if got is None or got.code:
+        return Answer("driver", "unknown", "nvidia-smi gives no driver version here")
+    version = got.text.strip().splitlines()[0]
+    branch = version.partition(".")[0]
+    if branch == "580":
+        wanted = (q.base.driver if q.base else None) or ""
+        if wanted.startswith("59"):
+            message = f"driver {version}; {q.base.name if q.base else 'the base'} is built for {wanted}"
+            fix = "stay on 580: its log should say Forward Compatibility mode ENABLED; where it says UNAVAILABLE, take "
+            return Answer("driver", "warning", message, f"{fix}a vllm-openai base")
+        return Answer("driver", "ok", f"driver {version}" + (f"; the base needs {wanted}" if wanted else ""))
+    if branch.isdigit() and int(branch) >= 590:
+        message = f"driver {version}: the 590 branch deadlocks in CUDA graphs on GB10"
+        return Answer("driver", "failed", message, "go back to 580; 580.142 is known good")
+    return Answer("driver", "failed", f"driver {version} is older than 580", "install 580.142, for CUDA 13")
+
+
+def gpu(q: Question) -> Answer:
+    got = q.host.run("nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader")
+    if got is None or got.code:
+        return Answer("gpu", "unknown", "no NVIDIA GPU is visible here")
+    name = got.text.strip().splitlines()[0]
+    if "12.1" in name:
+        return Answer("gpu", "ok", name)
+    return Answer("gpu", "warning", f"{name} is not a GB10 (12.1)", "images are built for sm_121")
+
+
+def kernel(q: Question) -> Answer:
+    got = q.host.run("uname", "-r")
+    if got is None or got.code:
+        return Answer("kernel", "unknown", "uname says nothing")
+    release = got.text.strip()
+    off = "kho=off" in (q.host.read("/proc/cmdline") or "")
+    if release.startswith("7.0.0-1019") and not off:
+        message = f"kernel {release} with KHO breaks RDMA memory registration (ENOMEM)"
+        return Answer("kernel", "failed" if q.two else "warning", message, "boot 6.17.0-1032, or with kho=off")
+    return Answer("kernel", "ok", f"kernel {release}")
+
+
+def _meminfo(q: Question) -> dict[str, int]:
+    text = q.host.read("/proc/meminfo") or ""
+    return {m[1]: int(m[2]) * 1024 for m in re.finditer(r"(?m)^(\w+):\s+(\d+) kB", text)}
+
+
+def memory(q: Question) -> Answer:
+    found = _meminfo(q)
+    if not {"MemTotal", "MemAvailable"} <= found.keys():
+        return Answer("memory", "unknown", "/proc/meminfo cannot be read")
+    total, free = found["MemTotal"], found["MemAvailable"]
+    given = q.recipe.serve.flags.get("gpu-memory-utilization") if q.recipe else 0.85
+    # vLLM's own default.
+    share = float(given) if isinstance(given, int | float) else 0.9
+    needed = share * total
+    message = f"{free / GIB:.0f} of {total / GIB:.0f} GiB can be had; {needed / GIB:.0f} are asked for"
+    if free >= needed:
+        return Answer("memory", "ok", message)
+    fix = "stop neighbours, or lower --gpu-memory-utilization"
+    return Answer("memory", "failed" if q.recipe else "warning", message, fix)
+
+
+def page_cache(q: Question) -> Answer:
+    found = _meminfo(q)
+    if "Cached" not in found:
+        return Answer("page-cache", "unknown", "/proc/meminfo cannot be read")
+    size, total = found["Cached"], found.get("MemTotal", 0)
+    if total and size > 0.2 * total:
+        message = f"{size / GIB:.0f} GiB of page cache compete with CUDA"
+        return Answer("page-cache", "warning", message, "sudo sh -c 'sync; echo 3 > /proc/sys/vm/drop_caches'")
+    return Answer("page-cache", "ok", f"{size / GIB:.1f} GiB of page cache")
+
+
+def leaked(q: Question) -> Answer:
+    found = _meminfo(q)
+    apps = q.host.run("nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader")
+    if not {"MemTotal", "MemFree", "Cached"} <= found.keys() or apps is None or apps.code:
+        return Answer("leaked-memory", "unknown", "whether memory leaked cannot be seen here")
+    parts = ("MemFree", "Cached", "Buffers", "AnonPages", "Slab", "Shmem", "PageTables", "KernelStack")
+    known = sum(found.get(name, 0) for name in parts) - found.get("Shmem", 0)
+    missing = found["MemTotal"] - known
+    if not apps.text.strip() and missing > 16 * GIB:
+        message = f"{missing / GIB:.0f} GiB are held by nobody: a killed container leaks CUDA memory"
+        return Answer("leaked-memory", "failed", message, "reboot; nothing else gives it back")
+    return Answer("leaked-memory", "ok", "no leaked CUDA memory")
+
+
+def disk(q: Question) -> Answer:
+    free = q.host.free_disk("/var/lib/docker") or q.host.free_disk("/")
+    if free is None:
+        return Answer("disk", "unknown", "free space cannot be seen")
+    weights = (q.recipe.model.memory_gb or 0) * 1e9 if q.recipe else 0
+    needed = 30e9 + weights
+    message = f"{free / 1e9:.0f} GB free; about {needed / 1e9:.0f} for image and weights"
+    return Answer("disk", "ok" if free >= needed else "failed", message, "" if free >= needed else "docker image prune")

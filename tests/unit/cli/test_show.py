@@ -1,0 +1,60 @@
+"""`list` and `show`: what a person wants to know of a recipe before building it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from builder.cli.card import card, facts
+from builder.project import Project
+from tests.unit.cli.conftest import Cli
+
+PROJECT = Project((Path(__file__).resolve().parents[3],))
+
+
+@pytest.mark.parametrize("name", PROJECT.recipe_names())
+def test_a_card_has_everything_that_is_known(name: str) -> None:
+    recipe = PROJECT.recipe(name)
+    text = " ".join(card(PROJECT, recipe).split())
+    model = recipe.model
+    said = [model.id, model.parameters, model.quantization, *model.modalities, recipe.base, *recipe.profiles]
+    said += recipe.notes
+    said += [use.layer for use in recipe.layers] + [*recipe.rules, *recipe.rules.values(), *recipe.sources]
+    said += [recipe.speed.tokens_per_second, recipe.speed.source] if recipe.speed else ["speed not measured"]
+    assert not [word for word in said if word and " ".join(word.split()) not in text]
+    assert f"nodes {recipe.nodes}" in text
+    assert max(len(line) for line in card(PROJECT, recipe).splitlines()) <= 140
+
+
+def test_the_status_of_every_base_is_said() -> None:
+    text = card(PROJECT, PROJECT.recipe("qwen3.6-35b"))
+    assert "vllm-openai-0.23.0: vLLM 0.23.0; not pinned: only the digest of its index is known" in text
+    assert "vllm-openai-0.24.0: vLLM 0.24.0; pinned, confidence high" in text
+    assert "hermetic-0.23: vLLM 0.23.0; made here from the lock" in text
+    assert "next: builder build --recipe qwen3.6-35b --base vllm-openai-0.24.0" in text
+    nano = card(PROJECT, PROJECT.recipe("nemotron-nano"))
+    assert "ngc-25.12.post1: vLLM of unknown version; not pinned; options are not checked" in nano
+    assert "builder lock --update ngc-25.12.post1" in nano
+
+
+def test_the_same_as_data() -> None:
+    assert facts(PROJECT, PROJECT.recipe("gpt-oss-120b"))[0] == {
+        "name": "ngc-26.04",
+        "vllm": "0.19.0",
+        "pin": "pinned, confidence medium",
+        "buildable": True,
+        "options_checked": True,
+    }
+
+
+def test_the_commands(cli: Cli) -> None:
+    assert cli("show", "tiny").out.startswith("tiny: Tiny\n  model       someone/tiny\n")
+    assert json.loads(cli("show", "tiny", "--json").out)["bases"][0]["pin"] == "made here from the lock"
+    rows = {row["name"]: row for row in json.loads(cli("list", "--json").out)}
+    assert rows["tiny"]["builds_on"] == ["tiny"]
+    assert rows["nemotron-super"]["speed"] == "22.7-23.7 tok/s"
+    for word in ("MEMORY GB", "BUILDS ON", "SPEED"):
+        assert word in cli("list").out
+    assert "producer: files" in cli("show", "placed").out
