@@ -67,7 +67,7 @@ def test_zizmor() -> None:
 @pytest.mark.parametrize("path", [*WORKFLOWS, *ACTIONS], ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_every_action_is_a_listed_commit(path: Path) -> None:
     listed = {pin["uses"]: pin["version"] for pin in yaml.safe_load((ROOT / ".github/pins.yaml").read_text("utf-8"))}
-    for uses, version in re.findall(r"uses:\s*(\S+)(?:\s+#\s*(\S+))?", path.read_text("utf-8")):
+    for uses, version in re.findall(r"(?m)^[\s-]*uses:\s*(\S+)(?:\s+#\s*(\S+))?", path.read_text("utf-8")):
         assert re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}", uses)
         assert listed.get(uses) == version
 
