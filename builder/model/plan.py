@@ -84,6 +84,8 @@ class Plan:
     notes: tuple[str, ...] = ()
     compatible: tuple[str, ...] = ()
     """Other bases that the recipe can be built on, as it names them."""
+    glibc: str | None = None
+    """The base's C library, as the base says; for checks where its layers are not here."""
 
     @property
     def key(self) -> str:

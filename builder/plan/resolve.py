@@ -134,6 +134,7 @@ def resolve(
         checks=(*chosen.checks, *(check for layer in layers for check in layer.checks), *recipe.checks),
         notes=_notes(layers),
         compatible=recipe.compatible,
+        glibc=chosen.glibc,
     )
 
 

@@ -8,10 +8,12 @@ without their suffix.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections import Counter
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections.abc import Iterator, Mapping
+
+from builder.smoke.elf import Read, Section, sections
 
 MAGIC = 0xBA55ED50
 _CONTAINER = struct.Struct("<IHHQ")
@@ -23,28 +25,50 @@ _FAMILY_SPECIFIC = 0x200000
 _PREFIX = {1: "compute", 2: "sm"}
 
 
-def inventory(file: BinaryIO) -> Counter[str]:
-    """How many pieces of code an ELF file (seekable) has per target: {"sm_121": 12, "compute_120": 11, "sm_90a": 4}.
+def inventory(read: Read, found: list[Section] | None = None) -> Counter[str]:
+    """How many pieces of code an ELF file has per target: {"sm_121": 12, "compute_120": 11, "sm_90a": 4}.
 
-    Raises ValueError when the file or a container in it is damaged.
+    found: its sections, when they are known. Raises ValueError when the file or a container in it is damaged.
     """
-    from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
-
-    try:
-        section = ELFFile(file).get_section_by_name(".nv_fatbin")
-    except ELFError as error:
-        raise ValueError(f"damaged ELF file: {error}") from error
-    if section is None or section["sh_type"] == "SHT_NOBITS":
-        return Counter()
-    start = int(section["sh_offset"])
-    return Counter(_targets(file, start, start + int(section["sh_size"])))
+    rows = sections(read) if found is None else found
+    counts: Counter[str] = Counter()
+    for row in rows:
+        if row.name == ".nv_fatbin":
+            counts.update(_targets(read, row.offset, row.offset + row.size))
+    return counts
 
 
-def _targets(file: BinaryIO, position: int, end: int) -> Iterator[str]:
+def runs_on_gb10(code: Mapping[str, int]) -> str:
+    """How a GB10 (compute capability 12.1) runs code of these targets: "sm_121", "sm_120", "PTX", or "" for not at all.
+
+    A cubin runs on devices of its own major version whose minor is not lower (sm_120 on 12.1), one of a family (f) on
+    the whole family, one with `a` on its own device only; PTX of up to 12.1 is compiled by the driver, but for `a`
+    (CUDA C++ Programming Guide, compute capability and feature sets).
+    """
+    if any(name.rstrip("af") == "sm_121" for name in code):
+        return "sm_121"
+    if any(name in ("sm_120", "sm_120f") for name in code):
+        return "sm_120"
+    numbers = [re.fullmatch(r"compute_(\d+)", name) for name in code]
+    if any(match and int(match[1]) <= 121 for match in numbers) or "compute_120f" in code or "compute_121a" in code:
+        return "PTX"
+    return ""
+
+
+def by_number(item: tuple[str, int]) -> tuple[str, int, str]:
+    """A sort key for targets: PTX after cubins is not wanted, numbers in their order are."""
+    prefix, _, arch = item[0].partition("_")
+    return (prefix, int(re.sub(r"\D", "", arch) or 0), arch)
+
+
+def describe(code: Mapping[str, int]) -> str:
+    """An inventory as text."""
+    return ", ".join(f"{name} ({count})" for name, count in sorted(code.items(), key=by_number)) or "no GPU code"
+
+
+def _targets(read: Read, position: int, end: int) -> Iterator[str]:
     while position + _CONTAINER.size <= end:
-        file.seek(position)
-        magic, _, header, length = _CONTAINER.unpack(_exactly(file, _CONTAINER.size))
+        magic, _, header, length = _CONTAINER.unpack(_exactly(read, position, _CONTAINER.size))
         if magic != MAGIC:
             # Containers are aligned; the linker pads between them.
             position += 8
@@ -54,8 +78,7 @@ def _targets(file: BinaryIO, position: int, end: int) -> Iterator[str]:
         if header < _CONTAINER.size or position > end:
             raise ValueError("damaged fatbin: a container is longer than its section")
         while entry + _ENTRY.size <= position:
-            file.seek(entry)
-            kind, _, size, payload, arch, flags = _ENTRY.unpack(_exactly(file, _ENTRY.size))
+            kind, _, size, payload, arch, flags = _ENTRY.unpack(_exactly(read, entry, _ENTRY.size))
             if size < _ENTRY.size or entry + size + payload > position:
                 raise ValueError("damaged fatbin: an entry is longer than its container")
             suffix = "a" if flags & _ARCH_SPECIFIC else "f" if flags & _FAMILY_SPECIFIC else ""
@@ -64,8 +87,8 @@ def _targets(file: BinaryIO, position: int, end: int) -> Iterator[str]:
             entry += size + payload
 
 
-def _exactly(file: BinaryIO, size: int) -> bytes:
-    data = file.read(size)
+def _exactly(read: Read, position: int, size: int) -> bytes:
+    data = read(position, size)
     if len(data) != size:
         raise ValueError("damaged fatbin: the file ends inside it")
     return data

@@ -24,6 +24,10 @@ def checks_of(plan: Plan) -> list[Check]:
 
 
 def _settings(plan: Plan) -> Iterator[Check]:
+    replaced: list[JsonValue] = [path for layer in plan.layers for path in layer.replaces]
+    yield Check(id="nothing-covered", tier="static", kind="nothing-covered", args={"replaces": replaced})
+    if plan.glibc is not None and plan.base_image is not None:
+        yield Check(id="image-symbol-versions", tier="static", kind="symbol-versions", args={"glibc": plan.glibc})
     final = {item.name: item for item in plan.env}
     for item in final.values():
         args: dict[str, JsonValue] = {"name": item.name, "starts" if item.prepend else "value": item.value}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from builder.errors import InvalidError
 
@@ -15,16 +16,29 @@ _INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.d
 
 @dataclass(frozen=True)
 class LayerBlob:
-    """A layer as the manifest names it. size is of the blob, in bytes; path may not exist (a base left remote)."""
+    """A layer as the manifest names it. size is of the blob, in bytes; path may not exist (a base left remote).
+
+    remote: streams the blob from where it is, for a layer of an image in a registry.
+    """
 
     digest: str
     size: int
     path: Path
+    remote: Callable[[], BinaryIO] | None = None
 
     @property
     def present(self) -> bool:
-        """Whether the whole blob is here."""
-        return self.path.is_file() and self.path.stat().st_size == self.size
+        """Whether the whole blob can be read."""
+        return self.remote is not None or (self.path.is_file() and self.path.stat().st_size == self.size)
+
+    @property
+    def cut(self) -> bool:
+        """Whether there is a file of another size than the manifest says."""
+        return self.remote is None and self.path.is_file() and self.path.stat().st_size != self.size
+
+    def open(self) -> BinaryIO:
+        """The blob as a stream."""
+        return self.remote() if self.remote is not None else self.path.open("rb", buffering=0)
 
 
 @dataclass(frozen=True)
@@ -40,6 +54,18 @@ class Image:
     def settings(self) -> dict[str, Any]:
         """The `config` member of the configuration: Env, Entrypoint, Cmd, Labels, User, WorkingDir."""
         return self.config.get("config") or {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What each layer is called, by the history: the layer's id for those that builder made, else "".
+
+        A history that does not fit the layers names none.
+        """
+        lines = [line for line in self.config.get("history") or () if not line.get("empty_layer")]
+        if len(lines) != len(self.layers):
+            return ("",) * len(self.layers)
+        said = [str(line.get("created_by") or "") for line in lines]
+        return tuple(text.removeprefix("builder: ") if text.startswith("builder: ") else "" for text in said)
 
     @property
     def env(self) -> dict[str, str]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from builder.smoke.image import Image
 from builder.smoke.static import Context, Failed, kind
+from builder.smoke.tree import Absent
 
-_GB = 1_000_000_000
 
-
-@kind("platform")
+@kind("platform", reads="nothing")
 def platform(context: Context, *, platform: str = "linux/arm64") -> str:
     """The configuration says this platform."""
     config = context.image.config
@@ -20,26 +21,27 @@ def platform(context: Context, *, platform: str = "linux/arm64") -> str:
     return found
 
 
-@kind("layer-limit")
-def layer_limit(context: Context, *, most: int = 127) -> str:
-    """No more layers than container engines can mount (127)."""
-    count = len(context.image.layers)
-    if count > most:
-        raise Failed(f"{count} layers, {most} is the limit")
-    return f"{count} layers"
+@kind("config", reads="nothing")
+def config(context: Context) -> str:
+    """The configuration fits the layers: a diff_id for each, a history that names each once, variables with values."""
+    image = context.image
+    count = len(image.layers)
+    diff_ids = (image.config.get("rootfs") or {}).get("diff_ids") or []
+    if len(diff_ids) != count:
+        raise Failed(f"{count} layers, but {len(diff_ids)} diff_ids")
+    lines = image.config.get("history")
+    if lines is not None and (named := sum(not line.get("empty_layer") for line in lines)) != count:
+        raise Failed(f"{count} layers, but the history has {named}")
+    words = image.settings.get("Env") or []
+    if bad := [word for word in words if not re.match(r"[^=\s]+=", word)]:
+        raise Failed(f"not NAME=VALUE: {bad[0]!r}")
+    names = [word.partition("=")[0] for word in words]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise Failed(f"set twice: {', '.join(twice)}")
+    return f"{count} layers, {len(words)} variables"
 
 
-@kind("layer-size")
-def layer_size(context: Context, *, most_gb: float = 10.0) -> str:
-    """No layer blob larger than `most_gb` (10^9 bytes): registries refuse those."""
-    sizes = [blob.size for blob in context.image.layers]
-    for blob in context.image.layers:
-        if blob.size > most_gb * _GB:
-            raise Failed(f"{blob.digest} has {blob.size / _GB:.1f} GB, {most_gb:g} is the limit")
-    return f"{sum(sizes) / _GB:.2f} GB, the largest layer {max(sizes, default=0) / _GB:.2f} GB"
-
-
-@kind("env")
+@kind("env", reads="nothing")
 def env(
     context: Context,
     *,
@@ -55,7 +57,7 @@ def env(
     )
 
 
-@kind("label")
+@kind("label", reads="nothing")
 def label(
     context: Context,
     *,
@@ -70,7 +72,7 @@ def label(
     return _text(f"the label {name}", labels.get(name), value=value, starts=starts, matches=matches, absent=absent)
 
 
-@kind("entrypoint")
+@kind("entrypoint", reads="nothing")
 def entrypoint(
     context: Context,
     *,
@@ -89,6 +91,45 @@ def entrypoint(
             raise Failed(f"the {what} is {found[what]}, expected {'it to begin with ' if begins else ''}{list(wanted)}")
     words = [*found["entrypoint"], *found["command"]]
     return " ".join(words)[:200] or "neither entrypoint nor command"
+
+
+def _commands(image: Image, args: Mapping[str, Any]) -> Iterable[str]:
+    words = [*(image.settings.get("Entrypoint") or []), *(image.settings.get("Cmd") or [])]
+    return _candidates(image, words[0]) if words else ()
+
+
+@kind("starts", keeps=_commands)
+def starts(context: Context) -> str:
+    """The program that a container starts is in its PATH and executable; a script's interpreter is there, too."""
+    image = context.image
+    words = [*(image.settings.get("Entrypoint") or []), *(image.settings.get("Cmd") or [])]
+    if not words:
+        return "neither entrypoint nor command"
+    for path in _candidates(image, words[0]):
+        try:
+            entry = context.tree.stat(path)
+        except Absent:
+            continue
+        if entry.kind != "file" or not entry.mode & 0o001:
+            continue
+        if entry.machine is not None:
+            return path
+        line = context.tree.read(path, 256).partition(b"\n")[0]
+        if not line.startswith(b"#!"):
+            raise Failed(f"{path} is neither a program nor a script")
+        interpreter = line[2:].decode(errors="replace").split()[0]
+        if context.tree.stat(interpreter).kind != "file":
+            raise Failed(f"{path} is run by {interpreter}, which is no file")
+        return f"{path}, run by {interpreter}"
+    if "/" in words[0]:
+        raise Absent(words[0], " as a program that everyone can run")
+    raise Absent(words[0], f" in {image.env.get('PATH', 'PATH, which is not set')} as a program that everyone can run")
+
+
+def _candidates(image: Image, word: str) -> list[str]:
+    if "/" in word:
+        return [word]
+    return [f"{folder.rstrip('/')}/{word}" for folder in image.env.get("PATH", "").split(":") if folder]
 
 
 def _text(

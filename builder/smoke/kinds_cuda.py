@@ -1,51 +1,24 @@
-"""Static checks of GPU code, of the libraries that processes load, and of the assembler that Triton calls."""
+"""Static checks of the libnccl that torch loads, and of the assembler that Triton calls."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from builder.smoke.elf import AARCH64, machine_name, read_dynamic
-from builder.smoke.fatbin import inventory
+from builder.smoke.elf import AARCH64, machine_name
 from builder.smoke.image import Image
-from builder.smoke.kinds_files import distributions
+from builder.smoke.kinds_elf import ELF, LOADER_FILES
+from builder.smoke.kinds_python import distributions
 from builder.smoke.loader import Loader
 from builder.smoke.static import Context, Failed, kind
 from builder.smoke.tree import Absent
 
 _TORCH = "*/torch/lib/libtorch_cuda.so"
-_LOADER_FILES = ("etc/ld.so.cache", "etc/ld.so.conf", "etc/ld.so.conf.d/*")
 _TRITON = "*/triton/backends/nvidia/bin"
 
 
-def _near(image: Image, args: Mapping[str, Any]) -> Iterable[str]:
-    # The path may be a link; what it leads to is mostly beside it, with a longer name.
-    path = str(args.get("path", ""))
-    return [f"{path}*", f"{path.split('.so', maxsplit=1)[0]}.so*"]
-
-
-@kind("cubin", keeps=_near)
-def cubin(context: Context, *, path: str, archs: Sequence[str] = ("sm_121",), absent: Sequence[str] = ()) -> str:
-    """The library has code for each of `archs` (sm_121 accepts sm_121a and sm_121f), and none for `absent`."""
-    with context.tree.open(path) as file:
-        found = inventory(file)
-    have = ", ".join(f"{name} ({count})" for name, count in sorted(found.items(), key=_by_number)) or "no GPU code"
-    for arch in archs:
-        if not any(name == arch or (arch[-1:].isdigit() and name.rstrip("af") == arch) for name in found):
-            raise Failed(f"{path} has no {arch} code: {have}")
-    for arch in absent:
-        if arch in found:
-            raise Failed(f"{path} has {arch} code: {have}")
-    return have
-
-
-def _by_number(item: tuple[str, int]) -> tuple[str, int, str]:
-    prefix, _, arch = item[0].partition("_")
-    return (prefix, int(re.sub(r"\D", "", arch) or 0), arch)
-
-
-@kind("torch-nccl", keeps=lambda image, args: (_TORCH, *_LOADER_FILES))
+@kind("torch-nccl", keeps=lambda image, args: LOADER_FILES, looks=ELF)
 def torch_nccl(context: Context, *, under: str = "/opt/nccl", torch: str | None = None) -> str:
     """The libnccl that the dynamic loader takes for torch is, links followed, a file below `under`."""
     by = torch
@@ -121,29 +94,3 @@ def _assembler(context: Context, path: str, arch: str) -> tuple[str, bool]:
                 version = match[1].decode()
             last = text[-100:]
     return version, knows
-
-
-@kind(
-    "symbol-versions", keeps=lambda image, args: (*_near(image, args), *_LOADER_FILES, "*/libc.so.6", "*/libstdc++.so*")
-)
-def symbol_versions(
-    context: Context, *, path: str, libraries: Sequence[str] = ("libc.so.6", "libstdc++.so.6", "libgcc_s.so.1")
-) -> str:
-    """What the library needs of the C and C++ runtime (symbol versions), the image has."""
-    with context.tree.open(path) as file:
-        needs = read_dynamic(file).versions
-    loader = Loader(context.tree, context.image.env)
-    highest = []
-    for library in libraries:
-        if not (wanted := needs.get(library)):
-            continue
-        chosen = loader.find(library, path)
-        lacks = sorted(wanted - loader.dynamic(chosen.real).provides, key=_version)
-        if lacks:
-            raise Failed(f"{path} needs {lacks[-1]}, which {chosen.real} does not have")
-        highest.append(max(wanted, key=_version))
-    return f"needs at most {', '.join(highest)}" if highest else "needs no symbol version"
-
-
-def _version(name: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", name))

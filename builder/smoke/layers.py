@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol, cast
 
 from builder.errors import InvalidError
 
@@ -78,18 +79,42 @@ class Forward(io.RawIOBase):
         return taken
 
 
+class Hashing(io.RawIOBase):
+    """A stream that hashes what is read of it."""
+
+    def __init__(self, source: BinaryIO) -> None:
+        self._source = source
+        self._seen = hashlib.sha256()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        count = cast("io.RawIOBase", self._source).readinto(buffer) or 0
+        self._seen.update(memoryview(buffer)[:count])
+        return count
+
+    def hexdigest(self) -> str:
+        """Of all that was read."""
+        return self._seen.hexdigest()
+
+    def close(self) -> None:
+        self._source.close()
+        super().close()
+
+
 class LayerStream:
     """A layer blob (tar, plain or compressed with gzip or zstd) read once, front to back.
 
     Iterating gives tarfile's members; `copy` and `head` read the content of the member that came last.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file = path.open("rb")
-        magic = self._file.read(4)
-        self._file.seek(0)
-        self.stream = _decompress(self._file, magic)
+    def __init__(self, source: Path | BinaryIO, where: str = "") -> None:
+        """source: the blob, or a stream of it. where: what to call it in errors."""
+        self._where = where or str(source)
+        opened = source.open("rb") if isinstance(source, Path) else source
+        self._file: io.BufferedReader[Any] = io.BufferedReader(cast("io.RawIOBase", opened), _CHUNK)
+        self.stream = _decompress(self._file, self._file.peek(4)[:4])
 
     def __iter__(self) -> Iterator[tarfile.TarInfo]:
         try:
@@ -104,7 +129,7 @@ class LayerStream:
                 except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
                     return
         except (tarfile.TarError, ValueError) as error:
-            raise InvalidError(f"not a readable layer: {error}", where=str(self._path)) from error
+            raise InvalidError(f"not a readable layer: {error}", where=self._where) from error
 
     def copy(self, member: tarfile.TarInfo, write: Any) -> None:
         """Hand the member's content to `write`, in pieces."""
@@ -112,8 +137,13 @@ class LayerStream:
         self.stream.copy(member.size, write)
 
     def head(self, member: tarfile.TarInfo, size: int) -> bytes:
-        """The first bytes of the member's content; `copy` cannot follow."""
+        """The first bytes of the member's content; the rest is what `stream` reads next."""
         return self.stream.read(min(size, member.size))
+
+    def finish(self) -> None:
+        """Read the blob to its end, so that whoever counts or hashes it has seen all of it."""
+        while self._file.read(_CHUNK):
+            pass
 
     def close(self) -> None:
         """Close the blob."""
@@ -126,7 +156,7 @@ class LayerStream:
         self.close()
 
 
-def _decompress(file: io.BufferedReader, magic: bytes) -> Forward:
+def _decompress(file: io.BufferedReader[Any], magic: bytes) -> Forward:
     if magic == ZSTD:
         import zstandard
 

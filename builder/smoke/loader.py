@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from builder.smoke.elf import AARCH64, Dynamic, read_dynamic
+from builder.smoke.elf import AARCH64, Dynamic, read_dynamic, reader
 from builder.smoke.tree import Absent, ImageTree
 
 DEFAULT_FOLDERS = ("/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib", "/usr/lib")
@@ -28,11 +28,18 @@ class Loader:
 
     tree: ImageTree
     env: Mapping[str, str] = field(default_factory=dict)
+    _cache: dict[str, list[str]] | None = None
+    _folders: list[str] | None = None
 
     def dynamic(self, path: str) -> Dynamic:
         """The dynamic section of a file of the image. Raises Absent, ValueError."""
-        with self.tree.open(path) as file:
-            return read_dynamic(file)
+        seen = self.tree.stat(path).object
+        if seen is None:
+            with self.tree.open(path) as file:
+                return read_dynamic(reader(file))
+        if seen.dynamic is None:
+            raise ValueError(f"{path}: {seen.problem}")
+        return seen.dynamic
 
     def find(self, name: str, by: str, parents: Sequence[str] = ()) -> Found:
         """Where `name`, needed by the object `by`, is taken from. parents: who loaded `by`, nearest first.
@@ -71,27 +78,33 @@ class Loader:
 
     def cached(self, name: str) -> list[str]:
         """What the image's ld.so.cache says for a name."""
+        if self._cache is None:
+            self._cache = self._read_cache()
+        return self._cache.get(name, [])
+
+    def _read_cache(self) -> dict[str, list[str]]:
         try:
             data = self.tree.read("/etc/ld.so.cache", 16 << 20)
         except Absent:
-            return []
+            return {}
         start = data.find(_CACHE_MAGIC)
         if start < 0 or len(data) < start + 48:
-            return []
+            return {}
         (count,) = struct.unpack_from("<I", data, start + 20)
-        found = []
+        found: dict[str, list[str]] = {}
         for number in range(count):
             offset = start + 48 + 24 * number
             if offset + 24 > len(data):
                 break
             _, key, value = struct.unpack_from("<III", data, offset)
-            if _text(data, start + key) == name:
-                found.append(_text(data, start + value))
+            found.setdefault(_text(data, start + key), []).append(_text(data, start + value))
         return found
 
     def configured(self) -> list[str]:
         """The folders that ld.so.conf names, includes followed."""
-        return self._conf("/etc/ld.so.conf", 0)
+        if self._folders is None:
+            self._folders = self._conf("/etc/ld.so.conf", 0)
+        return self._folders
 
     def _conf(self, path: str, depth: int) -> list[str]:
         try:

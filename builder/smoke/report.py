@@ -7,12 +7,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 from xml.etree import ElementTree
 
-Status = Literal["pass", "fail", "not-run"]
+Status = Literal["pass", "warn", "fail", "not-run"]
+"""warn: what should be looked at, but does not fail the image."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One check. message: what was found, or why it was not run. seconds: wall time."""
+    """One check. message: what was found, or why it was not run. seconds: wall time.
+
+    details: what was found as data, for --json and the page.
+    """
 
     id: str
     kind: str
@@ -20,6 +24,12 @@ class Result:
     status: Status
     message: str = ""
     seconds: float = 0.0
+    details: Any = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For --json."""
+        found = asdict(self)
+        return found if self.details is not None else {k: v for k, v in found.items() if k != "details"}
 
 
 @dataclass
@@ -46,16 +56,18 @@ class Report:
     def summary(self) -> str:
         """One line: counts and digest."""
         counts = f"{self.count('pass')} passed, {self.count('fail')} failed, {self.count('not-run')} not run"
-        return f"{counts}: {self.digest}"
+        warned = f", {self.count('warn')} with a warning" if self.count("warn") else ""
+        return f"{counts}{warned}: {self.digest}"
 
     def as_dict(self) -> dict[str, Any]:
         """For --json."""
-        counts = {"passed": self.count("pass"), "failed": self.count("fail"), "not_run": self.count("not-run")}
+        names: dict[str, Status] = {"passed": "pass", "warned": "warn", "failed": "fail", "not_run": "not-run"}
+        counts = {name: self.count(status) for name, status in names.items()}
         return {
             "digest": self.digest,
             "ok": self.ok(),
             **counts,
-            "results": [asdict(result) for result in self.results],
+            "results": [result.as_dict() for result in self.results],
             "notes": list(self.notes),
         }
 
@@ -77,11 +89,13 @@ class Report:
                 case = ElementTree.SubElement(
                     suite, "testcase", classname=f"{tier}.{result.kind}", name=result.id, time=f"{result.seconds:.3f}"
                 )
-                message = _printable(result.message)
+                message = printable(result.message)
                 if result.status == "fail":
                     ElementTree.SubElement(case, "failure", message=message.partition("\n")[0]).text = message
                 elif result.status == "not-run":
                     ElementTree.SubElement(case, "skipped", message=message)
+                elif result.status == "warn":
+                    ElementTree.SubElement(case, "system-out").text = f"warning: {message}"
         ElementTree.indent(root)
         return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
@@ -91,7 +105,7 @@ class Report:
         from rich.table import Table
         from rich.text import Text
 
-        styles = {"pass": "green", "fail": "bold red", "not-run": "yellow"}
+        styles = {"pass": "green", "warn": "yellow", "fail": "bold red", "not-run": "yellow"}
         table = Table(box=None, pad_edge=False)
         for title in ("check", "tier", "result", "time"):
             table.add_column(title, no_wrap=True)
@@ -100,7 +114,7 @@ class Report:
             time = f"{result.seconds:.1f} s" if result.seconds >= 0.05 else ""
             # Text, not markup: messages carry what the image printed.
             status = Text(result.status.replace("-", " "), style=styles[result.status])
-            table.add_row(Text(result.id), result.tier, status, time, Text(_printable(result.message)))
+            table.add_row(Text(result.id), result.tier, status, time, Text(printable(result.message)))
         out = io.StringIO()
         console = Console(file=out, width=width, force_terminal=color, no_color=not color)
         console.print(table)
@@ -110,6 +124,6 @@ class Report:
         return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Without control characters: XML forbids them, and a terminal would obey them."""
     return "".join(character if character == "\n" or character.isprintable() else "?" for character in text)

@@ -7,22 +7,27 @@ files that a check will want is kept aside on disk when it passes by, and fetche
 from __future__ import annotations
 
 import fnmatch
+import multiprocessing
 import os
 import re
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, cast
 
 from builder.errors import InvalidError
-from builder.smoke.elf import machine_of
 from builder.smoke.image import Image, LayerBlob
-from builder.smoke.layers import LayerStream, clean
+from builder.smoke.layers import Hashing, LayerStream, clean
+from builder.smoke.look import Looker, Looks, Object
 
 Kind = Literal["file", "dir", "symlink", "char", "block", "fifo"]
+NOTHING = Looks()
+_FOR_PROCESSES = 200_000_000
+"""bytes of blobs from which on processes are worth their start."""
 
 
 class Absent(Exception):
@@ -37,6 +42,7 @@ class Entry:
     """A file of the image. link: what a symlink says. layer: which layer it is from, counted from 0.
 
     source: the name in that layer that holds the content (another one for a hard link). machine: e_machine of ELF.
+    object: what is in an ELF file for aarch64, when that was looked at.
     """
 
     kind: Kind
@@ -48,11 +54,25 @@ class Entry:
     layer: int
     source: str
     machine: int | None = None
+    object: Object | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """A layer has something where a lower one has something else than it."""
+
+    path: str
+    was: str
+    below: int
+    layer: int
 
 
 @dataclass
 class LayerIndex:
-    """The entries of one layer, and what it removes from the layers below. tar_size: bytes when unpacked."""
+    """The entries of one layer, and what it removes from the layers below. tar_size: bytes when unpacked.
+
+    secrets: (path, what was found). sha256: of the blob, in hexadecimal, when that was asked for.
+    """
 
     blob: LayerBlob
     number: int
@@ -60,25 +80,35 @@ class LayerIndex:
     removed: set[str] = field(default_factory=set)
     opaque: set[str] = field(default_factory=set)
     tar_size: int = 0
+    secrets: list[tuple[str, str]] = field(default_factory=list)
+    sha256: str = ""
     kept: dict[str, Path] = field(default_factory=dict)
 
 
 class ImageTree:
     """Merged view of an image. Paths are without leading slash inside, with or without it in questions."""
 
-    def __init__(self, image: Image, folder: Path, keep: Iterable[str] = (), threads: int | None = None) -> None:
-        """Index the image. keep: patterns (fnmatch) of files whose content is wanted; folder: where that is put."""
+    def __init__(
+        self,
+        image: Image,
+        folder: Path,
+        keep: Iterable[str] = (),
+        looks: Looks = NOTHING,
+        only: Sequence[int] | None = None,
+    ) -> None:
+        """Index the image. keep: patterns (fnmatch) of files whose content is wanted; folder: where that is put.
+
+        looks: what to look at in files as they pass by. only: the layers to read, counted from 0; all by default.
+        """
         self.image = image
         self._folder = folder
-        self.absent = [blob for blob in image.layers if not blob.present]
-        wanted = re.compile("|".join(fnmatch.translate(pattern.lstrip("/")) for pattern in keep) or r"(?!)")
-        present = [(number, blob) for number, blob in enumerate(image.layers) if blob.present]
-        # The largest first: threads then end at about the same time.
-        order = sorted(present, key=lambda item: -item[1].size)
-        with ThreadPoolExecutor(threads or max(2, os.cpu_count() or 2)) as pool:
-            found = list(pool.map(lambda item: index_layer(item[1], item[0], wanted, folder), order))
-        self.layers = sorted(found, key=lambda layer: layer.number)
-        self.entries = merge(self.layers)
+        wanted = "|".join(fnmatch.translate(pattern.lstrip("/")) for pattern in keep) or r"(?!)"
+        chosen = [(number, blob) for number, blob in enumerate(image.layers) if only is None or number in only]
+        present = [(number, blob) for number, blob in chosen if blob.present]
+        self.absent = [blob for blob in image.layers if not any(blob is other for _, other in present)]
+        self.layers = read_layers(present, wanted, folder, looks)
+        self.covered: list[Covered] = []
+        self.entries = merge(self.layers, self.covered)
 
     def get(self, path: str) -> Entry | None:
         """The entry of exactly this path, links not followed."""
@@ -147,10 +177,39 @@ class ImageTree:
             return file.read(limit)
 
 
-def index_layer(blob: LayerBlob, number: int, wanted: re.Pattern[str], folder: Path) -> LayerIndex:
+def read_layers(
+    layers: Sequence[tuple[int, LayerBlob]], wanted: str, folder: Path, looks: Looks
+) -> list[LayerIndex]:
+    """Index several layers at once, the largest first: workers then end at about the same time.
+
+    Large layers are read by processes: unpacking them releases the interpreter's lock, looking into them does not.
+    """
+    order = sorted(layers, key=lambda item: -item[1].size)
+    workers = min(len(order), max(2, os.cpu_count() or 2))
+    local = all(blob.remote is None for _, blob in order)
+    large = sum(blob.size for _, blob in order) > _FOR_PROCESSES
+    # A process that has threads cannot safely be copied.
+    if local and large and (os.cpu_count() or 1) > 1 and threading.active_count() == 1:
+        pool: Executor = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork"))
+    else:
+        pool = ThreadPoolExecutor(max(1, workers))
+    with pool:
+        found = [pool.submit(_index, blob, number, wanted, folder, looks) for number, blob in order]
+        return sorted((one.result() for one in found), key=lambda layer: layer.number)
+
+
+def _index(blob: LayerBlob, number: int, wanted: str, folder: Path, looks: Looks) -> LayerIndex:
+    return index_layer(blob, number, re.compile(wanted), folder, looks)
+
+
+def index_layer(
+    blob: LayerBlob, number: int, wanted: re.Pattern[str], folder: Path, looks: Looks = NOTHING
+) -> LayerIndex:
     """Read one layer once. Files that `wanted` matches are kept in `folder`. Raises InvalidError."""
     index = LayerIndex(blob, number)
-    with LayerStream(blob.path) as stream:
+    looker = Looker(looks, folder)
+    hashing = Hashing(blob.open()) if looks.hash else None
+    with LayerStream(cast("BinaryIO", hashing) if hashing else blob.open(), blob.digest) as stream:
         for member in stream:
             path = clean(member.name)
             parent, _, name = path.rpartition("/")
@@ -161,7 +220,7 @@ def index_layer(blob: LayerBlob, number: int, wanted: re.Pattern[str], folder: P
             elif member.islnk():
                 target = index.entries.get(clean(member.linkname))
                 if target is None:
-                    raise InvalidError(f"a hard link to nothing: {path}", where=str(blob.path))
+                    raise InvalidError(f"a hard link to nothing: {path}", where=blob.digest)
                 index.entries[path] = target
             elif path:
                 kind = _KINDS.get(member.type, "file")
@@ -173,15 +232,19 @@ def index_layer(blob: LayerBlob, number: int, wanted: re.Pattern[str], folder: P
                     # A later member of the same name replaces the file, as it does when a layer is unpacked.
                     index.kept[path] = _keep(stream, member, folder)
                     with index.kept[path].open("rb") as file:
-                        entry.machine = machine_of(file.read(20))
-                elif kind == "file" and member.size >= 20:
-                    entry.machine = machine_of(stream.head(member, 20))
+                        entry.machine, entry.object = looker.look_kept(file, path, member.size)
+                elif kind == "file" and member.size:
+                    entry.machine, entry.object = looker.look(stream, member, path)
         index.tar_size = stream.stream.tell()
+        stream.finish()
+    looker.close()
+    index.secrets = looker.secrets
+    index.sha256 = hashing.hexdigest() if hashing else ""
     return index
 
 
-def merge(layers: Iterable[LayerIndex]) -> dict[str, Entry]:
-    """What a container sees: later layers over earlier ones, what they remove removed."""
+def merge(layers: Iterable[LayerIndex], covered: list[Covered] | None = None) -> dict[str, Entry]:
+    """What a container sees: later layers over earlier ones, what they remove removed. covered: gets what is hidden."""
     merged: dict[str, Entry] = {}
     for layer in layers:
         _drop(merged, layer.removed, layer.opaque)
@@ -194,12 +257,18 @@ def merge(layers: Iterable[LayerIndex]) -> dict[str, Entry]:
             below = merged.get(real)
             if below is not None and below.kind == "dir" and entry.kind != "dir":
                 replaced.add(real)
+            if covered is not None and below is not None and _hides(entry, below):
+                covered.append(Covered(real, below.kind, below.layer, entry.layer))
             # A directory over a link hides the link and all that it led to, as it does in a container.
             merged[real] = entry
             folders.pop(path, None)
         if replaced:
             _drop(merged, set(), replaced, since=layer.number)
     return merged
+
+
+def _hides(entry: Entry, below: Entry) -> bool:
+    return below.layer < entry.layer and not below.kind == entry.kind == "dir"
 
 
 def _real(merged: dict[str, Entry], folder: str, known: dict[str, str], layer: int) -> str:

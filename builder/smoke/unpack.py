@@ -74,7 +74,7 @@ def _files(tree: ImageTree, number: int, root: Path) -> None:
     for path, entry in tree.entries.items():
         if entry.layer == number and entry.kind == "file":
             wanted[entry.source].append(path)
-    with LayerStream(tree.image.layers[number].path) as stream:
+    with LayerStream(tree.image.layers[number].open(), tree.image.layers[number].digest) as stream:
         for member in stream:
             paths = wanted.get(clean(member.name))
             if not paths or not (member.isreg() or member.type == b"\0"):

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from builder.smoke.elf import machine_name, machine_of, read_dynamic
+from builder.smoke.elf import machine_name, machine_of, read_dynamic, reader
 from builder.smoke.fatbin import inventory
 from tests.unit.smoke.make import elf, fatbin
 
@@ -19,7 +19,7 @@ def test_dynamic_section() -> None:
         versions={"libc.so.6": ["GLIBC_2.17", "GLIBC_2.34"], "libm.so.6": ["GLIBC_2.29"]},
         provides=["X_1", "X_2"],
     )
-    found = read_dynamic(io.BytesIO(data))
+    found = read_dynamic(reader(io.BytesIO(data)))
     assert found.machine == "aarch64"
     assert found.soname == "libx.so.1"
     assert found.needed == ("liba.so", "libc.so.6")
@@ -29,7 +29,7 @@ def test_dynamic_section() -> None:
 
 
 def test_runpath_hides_rpath() -> None:
-    found = read_dynamic(io.BytesIO(elf(rpath="/a", runpath="/b")))
+    found = read_dynamic(reader(io.BytesIO(elf(rpath="/a", runpath="/b"))))
     assert (found.rpath, found.runpath) == ((), ("/b",))
 
 
@@ -44,35 +44,35 @@ def test_machine() -> None:
 
 def test_damaged_elf() -> None:
     with pytest.raises(ValueError, match="damaged ELF"):
-        read_dynamic(io.BytesIO(elf()[:30]))
+        read_dynamic(reader(io.BytesIO(elf()[:30])))
     with pytest.raises(ValueError, match="damaged ELF"):
-        inventory(io.BytesIO(b"no ELF file at all"))
+        inventory(reader(io.BytesIO(b"no ELF file at all")))
 
 
 def test_inventory_counts_targets() -> None:
     first = fatbin((2, 75, 0x8011), (2, 90, 0x108011), (2, 120, 0x1208011), (1, 120, 0x8011))
     second = fatbin((2, 121, 0x1108011), (2, 75, 0x8011))
     # The linker pads between containers.
-    found = inventory(io.BytesIO(elf(gpu=first + b"\0" * (-len(first) % 8 + 16) + second)))
+    found = inventory(reader(io.BytesIO(elf(gpu=first + b"\0" * (-len(first) % 8 + 16) + second))))
     assert found == {"sm_75": 2, "sm_90a": 1, "sm_120f": 1, "compute_120": 1, "sm_121a": 1}
 
 
 def test_no_gpu_code() -> None:
-    assert not inventory(io.BytesIO(elf()))
+    assert not inventory(reader(io.BytesIO(elf())))
 
 
 @pytest.mark.parametrize("cut", [10, 40, 100])
 def test_damaged_fatbin(cut: int) -> None:
     data = fatbin((2, 121, 0), (2, 120, 0))
     if cut == 10:
-        assert not inventory(io.BytesIO(elf(gpu=data[:cut])))
+        assert not inventory(reader(io.BytesIO(elf(gpu=data[:cut]))))
         return
     with pytest.raises(ValueError, match="damaged fatbin"):
-        inventory(io.BytesIO(elf(gpu=data[:cut])))
+        inventory(reader(io.BytesIO(elf(gpu=data[:cut]))))
 
 
 def test_entry_longer_than_its_container() -> None:
     data = bytearray(fatbin((2, 121, 0)))
     data[16 + 8] = 0xFF
     with pytest.raises(ValueError, match="an entry is longer"):
-        inventory(io.BytesIO(elf(gpu=bytes(data))))
+        inventory(reader(io.BytesIO(elf(gpu=bytes(data)))))
