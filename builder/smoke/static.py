@@ -219,15 +219,7 @@ def invalid_args(check: Check, error: ValidationError) -> InvalidError:
 
 def _kind(check: Check) -> StaticKind:
     # The kinds register themselves; importing them here keeps this module free of a cycle.
-    from builder.smoke import (  # noqa: F401
-        kinds_config,
-        kinds_cuda,
-        kinds_elf,
-        kinds_files,
-        kinds_layers,
-        kinds_python,
-        kinds_structure,
-    )
+    from builder.smoke import kinds  # noqa: F401
 
     try:
         return KINDS[check.kind]

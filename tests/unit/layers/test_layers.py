@@ -19,9 +19,8 @@ from builder.model.plan import PlannedLayer
 from builder.model.recipe import Recipe
 from builder.plan.resolve import resolve
 from builder.project import Project
-from builder.smoke import kinds_config, kinds_cuda, kinds_files  # noqa: F401
+from builder.smoke.kinds import KINDS
 from builder.smoke.kinds_cpu import job
-from builder.smoke.static import KINDS
 
 PROJECT = Project()
 CACHE = Path("~/.cache/builder-tests/sdists").expanduser()
