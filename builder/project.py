@@ -33,11 +33,18 @@ class LayerSource:
     folder: Path
 
 
+_BUNDLED = Path(__file__).resolve().parent / "data"
+"""Where an installed package has them."""
+
+
+def is_bundled(root: Path) -> bool:
+    """Whether a folder of the search path belongs to the installed package."""
+    return root == _BUNDLED
+
+
 def search_path() -> tuple[Path, ...]:
     """The folders that hold recipes/ and dockerfiles/, first one first."""
-    package = Path(__file__).resolve().parent
-    bundled = package / "data"
-    shipped = bundled if (bundled / "recipes").is_dir() else package.parent
+    shipped = _BUNDLED if (_BUNDLED / "recipes").is_dir() else _BUNDLED.parents[1]
     chosen = os.environ.get("BUILDER_PROJECT")
     if chosen:
         own = Path(chosen)
@@ -116,6 +123,10 @@ class Project:
         found = self._yaml("base", f"recipes/bases/{name}.yaml", name, Base, self.base_names)
         assert isinstance(found, Base)
         return found
+
+    def base_path(self, name: str) -> Path:
+        """The file of a base."""
+        return self._find(f"recipes/bases/{name}.yaml")
 
     @cached_property
     def bases(self) -> dict[str, Base]:

@@ -34,7 +34,7 @@ def list_(
         "bases": ("name", "family", "vllm", "python", "pinned", "image"),
         "layers": ("name", "producer", "families", "title"),
     }[kind]
-    _table(rows, columns)
+    print_table(rows, columns)
 
 
 def show(name: Annotated[str, typer.Argument(help="A recipe, base or layer.")], json_: JsonOption = False) -> None:
@@ -141,7 +141,8 @@ def _pinned(base: Base) -> bool:
     return base.pin is None or base.pin.manifest is not None
 
 
-def _table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
+def print_table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
+    """Rows on standard output, with the values of `columns`."""
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -2,91 +2,102 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from builder.errors import PinError, UsageError
+from builder.cli.options import JsonOption, print_json, say
+from builder.errors import UsageError
+
+if TYPE_CHECKING:
+    from builder.lock.change import Change
+    from builder.lock.names import Chosen, Lock
 
 
 def lock(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Sections; all when none.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help="Bases, lock sections, sources (NAME or NAME/VERSION), vllm==VERSION; or bases, sections, sources.",
+        ),
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only compare with what is requested; no network.")] = False,
+    remote: Annotated[
+        bool, typer.Option("--remote", help="With --check: also ask registries and mirrors for what is pinned.")
+    ] = False,
     update: Annotated[bool, typer.Option("--update", help="Resolve anew what is locked already.")] = False,
-    json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Leave what cannot be resolved as it is, and go on with the others.")
+    ] = False,
+    json_: JsonOption = False,
 ) -> None:
-    """Lock what recipes/locks/requests.yaml asks for: sections that are missing or were asked for differently.
+    """Lock what recipes/locks/requests.yaml asks for, and pin bases to digests.
 
-    A name as vllm==0.33.0 reads that version's option table anew from its source distribution.
+    Alone it resolves what is missing or was asked for differently; with names, only these. --update resolves what is
+    locked already as well: without names all sections, all sources and those bases of the project that are pinned.
+    A base that is not pinned yet is pinned by naming it. What changed is printed, old and new.
     """
-    if check and update:
-        raise UsageError("--check only compares, --update resolves: choose one")
-    tables = [name.removeprefix("vllm==") for name in names or () if name.startswith("vllm==")]
-    if tables and not check:
-        _tables(tables)
-        names = [name for name in names or () if not name.startswith("vllm==")]
-        if not names:
-            return
+    from builder.lock.names import Lock
+    from builder.project import Project
+
+    if check and (update or keep_going):
+        raise UsageError("--check only compares, --update and --keep-going are for resolving: choose one")
+    if remote and not check:
+        raise UsageError("--remote goes with --check", next="builder lock --check --remote")
+    everything = Lock(Project(), writing=not check)
+    chosen = everything.choose(names or ())
     if check:
-        _check(set(names or ()), json_output)
+        _check(everything, chosen, remote, json_)
     else:
-        _update(names or [], update, json_output)
+        _refresh(everything, chosen, update, keep_going, json_)
 
 
-def _tables(versions: list[str]) -> None:
-    from builder.knowledge.fetch import update_table
-    from builder.oci.store import default_root
+def _check(lock: Lock, chosen: Chosen, remote: bool, json_: bool) -> None:
+    from builder.lock.change import raise_for
+    from builder.lock.look import local_problems, remote_problems
 
-    for version in versions:
-        changed = update_table(version, default_root().parent / "builder-sdists")
-        print(f"vllm {version}: option table {'written' if changed else 'unchanged'}")
-
-
-def locks_folder() -> Path:
-    """The folder of the lock: the first on the search path that has requests. Raises UsageError."""
-    from builder.lock.check import REQUESTS
-    from builder.project import search_path
-
-    for root in search_path():
-        if (root / "recipes/locks" / REQUESTS).is_file():
-            return root / "recipes/locks"
-    raise UsageError(f"there is no recipes/locks/{REQUESTS}", next="run this in a project, or set BUILDER_PROJECT")
+    problems = local_problems(lock, chosen, say)
+    what = "of what is locked is not as requested"
+    if remote:
+        problems += remote_problems(lock, chosen, say)
+        what = "of what is locked is not as requested, gone or out of reach"
+    if json_:
+        print_json([asdict(problem) for problem in problems])
+    raise_for(problems, f"{len({problem.name for problem in problems})} {what}")
 
 
-def _check(names: set[str], json_output: bool) -> None:
-    from builder.lock.check import REQUESTS, requested
-    from builder.lock.check import check as find
-    from builder.lock.load import load_requests
+def _refresh(lock: Lock, chosen: Chosen, update: bool, keep_going: bool, json_: bool) -> None:
+    from builder.lock.change import raise_for
+    from builder.lock.refresh import Refreshed, refresh
 
-    folder = locks_folder()
-    known = {path.stem for path in folder.glob("*.json")} | set(requested(load_requests(folder / REQUESTS)))
-    if unknown := sorted(names - known):
-        raise UsageError(f"there is no lock section {unknown[0]!r}")
-    problems = [problem for problem in find(folder) if not names or problem.section in names]
-    if json_output:
-        print(json.dumps([asdict(problem) for problem in problems], indent=1))
-    if problems:
-        raise PinError(
-            f"{len(problems)} of the lock's sections are not what is requested",
-            cause="; ".join(f"{problem.section}: {problem.what}" for problem in problems),
-            next=" && ".join(dict.fromkeys(problem.next for problem in problems)),
-        )
+    made = Refreshed()
+    try:
+        refresh(lock, chosen, update=update, keep_going=keep_going, say=say, done=made)
+    finally:
+        # After an error too: what stands here was written.
+        if json_:
+            changes = [asdict(change) for change in made.changes]
+            print_json({"changes": changes, "failed": [asdict(problem) for problem in made.failed]})
+        elif made.changes:
+            _print(made.changes)
+    if not made.changes and not made.failed:
+        say("nothing changed")
+    raise_for(made.failed, f"{len(made.failed)} could not be resolved and stay as they were")
 
 
-def _update(names: list[str], fresh_too: bool, json_output: bool) -> None:
-    from builder.lock.update import update as resolve
+def _print(changes: list[Change]) -> None:
+    from builder.cli.listing import print_table
 
-    changes = resolve(
-        locks_folder(), names, fresh_too=fresh_too, started=lambda name: print(f"resolving {name}", file=sys.stderr)
-    )
-    if json_output:
-        print(json.dumps([asdict(change) for change in changes], indent=1))
-        return
-    for change in changes:
-        print(f"{change.section}  {change.package}  {change.old or '-'} -> {change.new or '-'}")
-    if not changes:
-        print("nothing changed", file=sys.stderr)
+    rows = [{**asdict(change), "old": _short(change.old), "new": _short(change.new)} for change in changes]
+    print_table(rows, ("name", "item", "old", "new"))
+
+
+def _short(text: str | None) -> str | None:
+    """A digest or commit in a length that people compare; JSON has the whole."""
+    if text is None:
+        return None
+    digest = text.removeprefix("sha256:")
+    is_hash = len(digest) in (40, 64) and all(letter in "0123456789abcdef" for letter in digest)
+    return text[: len(text) - len(digest) + 16] + "…" if is_hash else text

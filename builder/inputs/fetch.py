@@ -100,7 +100,7 @@ class _Pool:
                 download.close()
 
     def _work(self) -> None:
-        session = _session()
+        session = new_session()
         try:
             while not self.cancel.is_set():
                 self._one(session, self.todo.get_nowait())
@@ -162,7 +162,8 @@ def _offline_error(missing: Sequence[Input]) -> PinError:
     )
 
 
-def _session() -> requests.Session:
+def new_session() -> requests.Session:
+    """Connections to mirrors, with this machine's proxies and certificates."""
     import requests
 
     session = requests.Session()

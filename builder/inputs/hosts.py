@@ -11,6 +11,7 @@ from pathlib import Path
 
 from builder.inputs import mirrors
 
+GITHUB = "https://github.com"
 _TEMPLATE = Path("/usr/share/python-apt/templates/Debian.info")
 
 
@@ -47,6 +48,11 @@ def deb_roots(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
 def deb_snapshots(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """Snapshot archives (`BUILDER_DEB_SNAPSHOT`): the address to which `/YYYYMMDDTHHMMSSZ/pool/…` is appended."""
     return tuple(prefix.rstrip("/") for prefix in environ.get("BUILDER_DEB_SNAPSHOT", "").split())
+
+
+def github_root(environ: Mapping[str, str] = os.environ) -> str:
+    """GitHub's address, or that of a server that has its repositories and archives under the same paths."""
+    return environ.get("BUILDER_GITHUB", "").rstrip("/") or GITHUB
 
 
 @functools.cache

@@ -24,7 +24,7 @@ class Hosts:
     indexes: tuple[str, ...] = ()
     debian: tuple[str, ...] = ()
     snapshots: tuple[str, ...] = ()
-    github: str = "https://github.com"
+    github: str = machine.GITHUB
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ def machine_hosts(kinds: Iterable[str]) -> Hosts:
         indexes=machine.wheel_indexes() if "wheel" in kinds else (),
         debian=machine.deb_roots() if debian else (),
         snapshots=machine.deb_snapshots() if debian else (),
+        github=machine.github_root(),
     )
 
 

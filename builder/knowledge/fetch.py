@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from builder.errors import NetworkError, PinError
+from builder.errors import NetworkError, PinError, UsageError
 from builder.knowledge.extract import dump, extract
-from builder.knowledge.table import FOLDER, load_table
+from builder.knowledge.table import FOLDER, Table, load_table
+from builder.lock.write import write_file
 
 
 def fetch_sdist(version: str, folder: Path, expected: str | None = None) -> Path:
@@ -40,10 +42,16 @@ def fetch_sdist(version: str, folder: Path, expected: str | None = None) -> Path
     return path
 
 
-def update_table(version: str, folder: Path) -> bool:
-    """Writes the option table of `version` anew; whether it changed. folder: where source distributions are kept."""
+def update_table(version: str, folder: Path) -> Table | None:
+    """Writes the option table of `version` anew; the table if it changed. folder: where source distributions are kept.
+
+    Raises UsageError for what is no version, PinError, NetworkError, InvalidError.
+    """
+    if not re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", version):
+        raise UsageError(f"vllm=={version} is not a released version", next="for example vllm==0.33.0")
     table = extract(version, fetch_sdist(version, folder))
     if table == load_table(version):
-        return False
-    (FOLDER / f"{version}.yaml").write_text(dump(table), "utf-8")
-    return True
+        return None
+    write_file(FOLDER / f"{version}.yaml", dump(table).encode("utf-8"))
+    load_table.cache_clear()
+    return table

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from builder.errors import InvalidError
+from builder.lock.change import Kind, Problem
 from builder.lock.load import load_requests, load_section
-from builder.model.lock import DebLock, DebRequest, LockRequests, LockSection, WheelLock, WheelRequest
+from builder.model.lock import DebLock, DebRequest, LockRequests, LockSection, SourceLock, WheelLock, WheelRequest
 
 REQUESTS = "requests.yaml"
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is wrong with one section, and the command that mends it."""
-
-    section: str
-    what: str
-    next: str
 
 
 def check(locks: Path) -> list[Problem]:
@@ -28,33 +19,35 @@ def check(locks: Path) -> list[Problem]:
     InvalidError when `requests.yaml` itself is not valid.
     """
     requests = load_requests(locks / REQUESTS)
+    there: dict[str, LockSection | InvalidError] = {}
+    for path in sorted(locks.glob("*.json")):
+        try:
+            there[path.stem] = load_section(path)
+        except InvalidError as error:
+            there[path.stem] = error
     problems = []
     for name, request in requested(requests).items():
+        kind: Kind = "debs" if isinstance(request, DebRequest) else "wheels"
+        section = there.get(name)
         mend = f"builder lock {name}"
-        path = locks / f"{name}.json"
-        if not path.exists():
-            problems.append(Problem(name, "is not locked yet", mend))
-            continue
-        try:
-            section = load_section(path)
-        except InvalidError as error:
-            problems.append(Problem(name, str(error), f"builder lock --update {name}"))
-            continue
-        if what := stale(section, request):
-            problems.append(Problem(name, what, mend))
-            continue
-        for other in request.without if isinstance(request, WheelRequest) else ():
-            if what := _overlap(section, locks / f"{other}.json"):
-                problems.append(Problem(name, what, f"builder lock --update {name}"))
-    known = set(requested(requests))
-    for path in sorted(locks.glob("*.json")):
-        if path.stem not in known:
-            problems += _unrequested(path)
-    return sorted(problems, key=lambda problem: problem.section)
+        if section is None:
+            problems.append(Problem(kind, name, "is not locked yet", mend))
+        elif isinstance(section, InvalidError):
+            problems.append(Problem(kind, name, str(section), f"builder lock --update {name}"))
+        elif what := stale(section, request):
+            problems.append(Problem(kind, name, what, mend))
+        else:
+            for other in request.without if isinstance(request, WheelRequest) else ():
+                if what := _overlap(section, there.get(other), other):
+                    problems.append(Problem(kind, name, what, f"builder lock --update {name}"))
+    for name in sorted(there.keys() - requested(requests).keys()):
+        problems += _unrequested(name, there[name])
+    problems += _sources(requests, there.get("sources"))
+    return sorted(problems, key=lambda problem: problem.name)
 
 
 def requested(requests: LockRequests) -> dict[str, DebRequest | WheelRequest]:
-    """All requests by section name, those first that others build upon."""
+    """All requests by section name, those first that others build upon; the sources have no section each."""
     wheels = dict(sorted(requests.wheels.items(), key=lambda item: len(item[1].without) > 0))
     return {**requests.debs, **wheels}
 
@@ -67,24 +60,30 @@ def stale(section: LockSection, request: DebRequest | WheelRequest) -> str | Non
     return f"was resolved from another request: {', '.join(changed)} changed" if changed else None
 
 
-def _overlap(section: LockSection, other: Path) -> str | None:
+def _overlap(section: LockSection, base: LockSection | InvalidError | None, name: str) -> str | None:
     """A section with `without` leaves out what the other one has: a wheel in both means that the other one changed."""
-    if not isinstance(section, WheelLock) or not other.exists():
+    if not isinstance(section, WheelLock) or not isinstance(base, WheelLock):
         return None
-    try:
-        base = load_section(other)
-    except InvalidError:
-        return None
-    names = {wheel.name for wheel in base.wheels} if isinstance(base, WheelLock) else set()
-    both = sorted(names & {wheel.name for wheel in section.wheels})
-    return f"holds {', '.join(both)}, which {other.stem} has too" if both else None
+    both = sorted({wheel.name for wheel in base.wheels} & {wheel.name for wheel in section.wheels})
+    return f"holds {', '.join(both)}, which {name} has too" if both else None
 
 
-def _unrequested(path: Path) -> list[Problem]:
-    try:
-        section = load_section(path)
-    except InvalidError as error:
-        return [Problem(path.stem, str(error), f"correct or remove {path.name}")]
+def _unrequested(name: str, section: LockSection | InvalidError) -> list[Problem]:
+    if isinstance(section, InvalidError):
+        return [Problem("section", name, str(section), f"correct or remove {name}.json")]
     if section.kind == "sources":
         return []
-    return [Problem(path.stem, f"{REQUESTS} does not ask for it", f"add it there or remove {path.name}")]
+    return [Problem(section.kind, name, f"{REQUESTS} does not ask for it", f"add it there or remove {name}.json")]
+
+
+def _sources(requests: LockRequests, section: LockSection | InvalidError | None) -> list[Problem]:
+    from builder.lock.sourcelist import stale_sources
+
+    if isinstance(section, InvalidError):
+        return []  # told already
+    locked = section.sources if isinstance(section, SourceLock) else ()
+    problems = []
+    for (name, version), what in stale_sources(requests, locked).items():
+        mend = f"builder lock --update {name}" if "any more" in what else f"builder lock {name}/{version}"
+        problems.append(Problem("sources", f"{name}/{version}", what, mend))
+    return problems

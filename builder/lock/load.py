@@ -57,8 +57,11 @@ def load_requests(path: Path) -> LockRequests:
                 raise InvalidError(f"wheels.{name}.without: there is no other section {other!r}", where=str(path))
             if requests.wheels[other].without:
                 raise InvalidError(f"wheels.{name}.without: {other!r} itself leaves something out", where=str(path))
-    if both := sorted(set(requests.debs) & set(requests.wheels)):
-        raise InvalidError(f"both Debian packages and wheels are named {both[0]!r}", where=str(path))
+    names = [*requests.debs, *requests.wheels, *requests.sources]
+    if both := sorted(name for name in set(names) if names.count(name) > 1):
+        raise InvalidError(f"both Debian packages, wheels or sources are named {both[0]!r}", where=str(path))
+    if "sources" in names:
+        raise InvalidError("'sources' is the section of all sources: call it something else", where=str(path))
     return requests
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from builder.errors import InvalidError, PinError, UsageError
+from builder.errors import BuilderError, InvalidError, PinError, UsageError
 from builder.inputs import hosts
+from builder.lock.change import Change
 from builder.lock.check import REQUESTS, requested, stale
 from builder.lock.debs import resolve_debs
 from builder.lock.load import load_requests, load_section
@@ -18,19 +18,6 @@ from builder.lock.write import write_section
 from builder.model.lock import DebLock, DebRequest, LockRequests, LockSection, Wheel, WheelLock, WheelRequest
 
 Request = DebRequest | WheelRequest
-
-
-@dataclass(frozen=True)
-class Change:
-    """One package of a section: its version before (None: was not there) and after (None: is no longer there).
-
-    With equal versions the file itself changed.
-    """
-
-    section: str
-    package: str
-    old: str | None
-    new: str | None
 
 
 def resolve(name: str, request: Request, locks: Path) -> LockSection:
@@ -55,8 +42,13 @@ def update(
     fresh_too: bool = True,
     resolver: Callable[[str, Request, Path], LockSection] = resolve,
     started: Callable[[str], None] = lambda name: None,
+    changed: Callable[[list[Change]], None] = lambda changes: None,
+    failed: Callable[[str, BuilderError], None] | None = None,
 ) -> list[Change]:
     """Resolve the sections `names` (all when empty) and write those that changed; returns the changes, old to new.
+
+    started: told a section's name before it is resolved; changed: its changes, once they are written; failed: told that
+    it could not be resolved, after which the others go on (without it the first error ends everything).
 
     fresh_too: also sections that are already locked from the same request. A section that another one leaves out of
     itself (`without`) takes that other one along. A section whose packages stay the same keeps its `locked` time.
@@ -67,17 +59,24 @@ def update(
     for name in select(requests, names):
         request = requested(requests)[name]
         old = _existing(locks / f"{name}.json")
-        bases_changed = {change.section for change in changes} & set(getattr(request, "without", ()))
+        bases_changed = {change.name for change in changes} & set(getattr(request, "without", ()))
         if old is not None and stale(old, request) is None and not (fresh_too or bases_changed):
             continue
         started(name)
-        new = resolver(name, request, locks)
+        try:
+            new = resolver(name, request, locks)
+        except BuilderError as error:
+            if failed is None:
+                raise
+            failed(name, error)
+            continue
         found = _changes(old, new)
         if old is not None and not found:
             new = new.model_copy(update={"locked": old.locked})
         if old != new:
             write_section(locks / f"{name}.json", new)
         changes += found
+        changed(found)
     return changes
 
 
@@ -85,8 +84,6 @@ def select(requests: LockRequests, names: Sequence[str]) -> list[str]:
     """The sections to resolve, in an order in which each finds what it builds upon. Raises UsageError."""
     everything = requested(requests)
     for name in names:
-        if name == "sources":
-            raise UsageError("sources are pinned by hand", next="edit recipes/locks/sources.json")
         if name not in everything:
             close = difflib.get_close_matches(name, everything, n=3, cutoff=0.5)
             hint = f"did you mean {' or '.join(close)}?" if close else ""
@@ -109,7 +106,7 @@ def _changes(old: LockSection | None, new: LockSection) -> list[Change]:
     for package in sorted(before.keys() | after.keys()):
         if before.get(package) != after.get(package):
             was, now = before.get(package, (None, ""))[0], after.get(package, (None, ""))[0]
-            rows.append(Change(new.name, package, was, now))
+            rows.append(Change(new.kind, new.name, package, was, now))
     return rows
 
 

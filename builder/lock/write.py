@@ -34,13 +34,20 @@ def _line(value: Any) -> str:
 
 
 def write_section(path: Path, section: LockSection) -> None:
-    """Write a section, atomically: readers see the old file or the new one."""
+    """Write a section, atomically."""
+    write_file(path, section_text(section).encode("ascii"))
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file, atomically: readers see the old one or the new one. A link stays; so does the file's mode."""
+    path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
-        with os.fdopen(descriptor, "w", encoding="ascii", newline="\n") as file:
-            file.write(section_text(section))
-        Path(name).chmod(0o644)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        Path(name).chmod(mode)
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from builder.model.common import Commit, FileName, Name, RelativePath, Sha256, Strict, Timestamp, Version
 
@@ -96,6 +96,37 @@ class Source(Strict):
     mirrors: Annotated[tuple[Mirror, ...], Field(min_length=1)]
 
 
+class SourceRequest(Strict):
+    """Which versions of a source are locked, and where they are.
+
+    github: OWNER/REPO. tag: what its tags are called, with {version} once. debian: for the versions that Debian has the
+    same archive of, its path there.
+    """
+
+    github: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}/[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+    tag: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]*\{version\}[A-Za-z0-9._-]*$")] = "v{version}"
+    versions: tuple[Version, ...]
+    debian: dict[Version, RelativePath] = {}
+
+    @model_validator(mode="after")
+    def _versions_fit(self) -> SourceRequest:
+        if len(set(self.versions)) != len(self.versions):
+            raise ValueError("a version stands twice")
+        if unknown := sorted(set(self.debian) - set(self.versions)):
+            raise ValueError(f"debian has {unknown[0]}, which is not among the versions")
+        return self
+
+    def tag_of(self, version: str) -> str:
+        """The tag of a version."""
+        return self.tag.replace("{version}", version)
+
+    def mirrors_of(self, version: str) -> tuple[Mirror, ...]:
+        """Where the archive of a version can be had, the one that is asked first first."""
+        found = [Mirror(kind="debian", path=self.debian[version])] if version in self.debian else []
+        path = f"{self.github}/archive/refs/tags/{self.tag_of(version)}.tar.gz"
+        return (*found, Mirror(kind="github", path=path))
+
+
 class SourceLock(Strict):
     """All source archives."""
 
@@ -109,7 +140,8 @@ LockSection = DebLock | WheelLock | SourceLock
 
 
 class LockRequests(Strict):
-    """What every resolved section is resolved from (`recipes/locks/requests.yaml`); the sources are pinned by hand."""
+    """What everything locked is resolved from (`recipes/locks/requests.yaml`), by section name or name of a source."""
 
     debs: dict[Name, DebRequest] = {}
     wheels: dict[Name, WheelRequest] = {}
+    sources: dict[Name, SourceRequest] = {}

@@ -58,6 +58,11 @@ class Registry:
         """The manifest or index at `ref`: by its digest if it has one, else by its tag."""
         return self._read(ref, lambda endpoint: self._manifest(endpoint, ref))
 
+    def check_manifest(self, ref: Reference) -> None:
+        """Whether the manifest or index with the digest of `ref` can be had, without reading it: else raises."""
+        assert ref.digest is not None
+        self._read(ref, lambda endpoint: self._check_manifest(endpoint, ref))
+
     def platform_manifest(self, ref: Reference, platform: str = "linux/arm64") -> tuple[Manifest, str | None]:
         """The image at `ref` for one platform, and the digest of the index it was listed in (None: in none).
 
@@ -176,6 +181,25 @@ class Registry:
         if said is not None and not _is_digest_of(data, said):
             raise _MismatchError("the manifest is not the one that the registry says it is", where=where)
         return parse_manifest(data, response.headers.get("Content-Type", ""), where)
+
+    def _check_manifest(self, endpoint: Endpoint, ref: Reference) -> None:
+        repository = endpoint.repository(ref.repository)
+        path = f"{repository}/manifests/{ref.digest}"
+        response = self._session.send(endpoint, "HEAD", path, pull(repository), headers={"Accept": _ACCEPT})
+        if response.status_code in (405, 501):  # not every registry answers HEAD
+            response.close()
+            self._manifest(endpoint, ref)
+            return
+        if response.status_code != 200:
+            raise self._session.error(response, endpoint, str(ref))
+        response.close()
+        said = response.headers.get("Docker-Content-Digest", "")
+        if is_digest(said) and said != ref.digest:
+            raise _MismatchError(
+                "the registry has another manifest under this digest",
+                where=f"{ref} from {endpoint.host}",
+                cause=f"it says that its digest is {said}",
+            )
 
     def _open(self, endpoint: Endpoint, ref: Reference, digest: str, start: int = 0) -> requests.Response:
         repository = endpoint.repository(ref.repository)

@@ -63,7 +63,7 @@ class RegistrySession:
         response = attempt(known)
         if response.status_code != 401 or not same_origin(response.url, endpoint.base):
             return response
-        self.authorizer.forget(endpoint, scopes)
+        self.authorizer.forget(endpoint, scopes, known)
         if once:
             return response
         challenge = _drain(response)

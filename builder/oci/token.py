@@ -43,6 +43,15 @@ class _Kept:
     until: float
 
 
+class _Turn:
+    """Whose turn it is to ask a token server. number: how many have asked; error: of the last one, if it failed."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.number = 0
+        self.error: NetworkError | None = None
+
+
 class Authorizer:
     """Authorization headers per registry and scope. Thread-safe."""
 
@@ -51,6 +60,7 @@ class Authorizer:
         self._credentials = credentials
         self._lock = threading.Lock()
         self._kept: dict[tuple[str, Scopes], _Kept] = {}
+        self._turns: dict[tuple[str, Scopes], _Turn] = {}
 
     def header(self, endpoint: Endpoint, scopes: Scopes) -> str | None:
         """What to send with a request; None when nothing is known yet."""
@@ -58,13 +68,35 @@ class Authorizer:
             kept = self._kept.get((endpoint.base, scopes))
         return kept.header if kept is not None and time.monotonic() < kept.until else None
 
-    def forget(self, endpoint: Endpoint, scopes: Scopes) -> None:
-        """Drop a header that the registry no longer takes."""
+    def forget(self, endpoint: Endpoint, scopes: Scopes, header: str | None) -> None:
+        """Drop a header that the registry no longer takes; one that another thread has brought since stays."""
         with self._lock:
-            self._kept.pop((endpoint.base, scopes), None)
+            kept = self._kept.get((endpoint.base, scopes))
+            if kept is not None and kept.header == header:
+                del self._kept[endpoint.base, scopes]
 
     def answer(self, endpoint: Endpoint, scopes: Scopes, challenge: str) -> str:
-        """The header that answers a 401's WWW-Authenticate. Raises NetworkError when there is no login that fits."""
+        """The header that answers a 401's WWW-Authenticate. Raises NetworkError when there is no login that fits.
+
+        Threads that are turned away together share what the first of them gets: a token, or the error.
+        """
+        with self._lock:
+            turn = self._turns.setdefault((endpoint.base, scopes), _Turn())
+        before = turn.number
+        with turn.lock:
+            if turn.number != before:
+                if turn.error is not None:
+                    raise turn.error
+                if known := self.header(endpoint, scopes):
+                    return known
+            turn.number, turn.error = turn.number + 1, None
+            try:
+                return self._answer(endpoint, scopes, challenge)
+            except NetworkError as error:
+                turn.error = error
+                raise
+
+    def _answer(self, endpoint: Endpoint, scopes: Scopes, challenge: str) -> str:
         challenges = parse_challenges(challenge)
         repository = scopes[0].split(":")[1] if scopes else ""
         login = self._credentials.get(endpoint.host, repository)

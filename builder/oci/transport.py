@@ -16,9 +16,12 @@ from builder.oci.registries import is_loopback
 
 if TYPE_CHECKING:
     import requests
+    from requests.adapters import HTTPAdapter
 
 _REDIRECTS = 5
 _CHUNK = 1 << 20
+_CONNECTIONS = 32
+"""Kept open to one host; more than that are closed after use."""
 Body = bytes | Callable[[], Any] | None
 """bytes, or what makes a fresh stream of them for every attempt."""
 
@@ -67,11 +70,13 @@ class TransientError(NetworkError):
 
 
 class Transport:
-    """Sends requests. Thread-safe: every thread has its own connections."""
+    """Sends requests. Thread-safe: threads share their connections, and nothing else."""
 
     def __init__(self, patience: Patience) -> None:
         self.patience = patience
         self._local = threading.local()
+        self._lock = threading.Lock()
+        self._connections: HTTPAdapter | None = None
 
     def send(
         self,
@@ -163,8 +168,18 @@ class Transport:
             session.get_redirect_target = _no_target  # type: ignore[method-assign]
             # Bytes as they are: digests are of what is stored.
             session.headers.update({"User-Agent": "builder", "Accept-Encoding": "identity"})
+            for scheme in ("https://", "http://"):
+                session.mount(scheme, self._pool())
             self._local.session = session
         return session
+
+    def _pool(self) -> HTTPAdapter:
+        with self._lock:
+            if self._connections is None:
+                from requests.adapters import HTTPAdapter
+
+                self._connections = HTTPAdapter(pool_connections=_CONNECTIONS, pool_maxsize=_CONNECTIONS)
+            return self._connections
 
 
 def stream(response: requests.Response) -> Generator[bytes, None, None]:

@@ -106,9 +106,7 @@ def plan_layer(project: Project, use: Use, base: Base | None, recipe: Any, sibli
     scope = Scope(project, use, base, recipe)
     if base is not None:
         _applies(layer, scope, base, use.where)
-    debs = _debs(project, layer, scope)
-    wheel_items, wheels = _wheels(project, layer, scope, use, siblings)
-    sources = [_source(project, scope.text(text), use.where) for text in layer.inputs.sources]
+    debs, wheel_items, wheels, sources = _locked(project, scope, use, siblings)
     files = [_placed(item, scope, use.source) for item in layer.files if scope.holds(item.when)]
     inputs = one_per_file([*debs, *wheels, *sources])
     spec = stages = None
@@ -164,6 +162,25 @@ def plan_layer(project: Project, use: Use, base: Base | None, recipe: Any, sibli
             if scope.holds(item.when)
         ),
     )
+
+
+def locked_inputs(project: Project, use: Use, base: Base | None, recipe: Any, siblings: Sequence[Use]) -> list[Input]:
+    """What a use of a layer takes from the lock. Raises as `plan_layer` does, PinError for what the lock lacks."""
+    scope = Scope(project, use, base, recipe)
+    if base is not None:
+        _applies(use.source.definition, scope, base, use.where)
+    debs, _, wheels, sources = _locked(project, scope, use, siblings)
+    return [*debs, *wheels, *sources]
+
+
+def _locked(
+    project: Project, scope: Scope, use: Use, siblings: Sequence[Use]
+) -> tuple[list[Input], list[dict[str, str]], list[Input], list[Input]]:
+    layer = use.source.definition
+    debs = _debs(project, layer, scope)
+    wheel_items, wheels = _wheels(project, layer, scope, use, siblings)
+    sources = [_source(project, scope.text(text), use.where) for text in layer.inputs.sources]
+    return debs, wheel_items, wheels, sources
 
 
 def one_per_file(inputs: Iterable[Input]) -> tuple[Input, ...]:

@@ -40,6 +40,24 @@ def parse_sets(items: Iterable[str]) -> dict[str, dict[str, str]]:
     return sets
 
 
+def bases_of(project: Project, recipe: Recipe) -> list[Base]:
+    """The bases that a recipe can be built on, its own one first."""
+    candidates: list[Base] = []
+    named = set(project.base_names())
+    for name in (recipe.base, *recipe.compatible):
+        # Reading one file by its name is quick; only an alias or a family needs a look at all of them.
+        every = [project.base(name)] if name in named else project.bases.values()
+        candidates += [base for base in every if name in (base.name, base.family, *base.aliases)]
+    return candidates
+
+
+def uses_of(project: Project, base: Base, recipe: Recipe, sets: dict[str, dict[str, str]]) -> list[Use]:
+    """The layers of an image, the base's own first. sets: is emptied of what they take from it."""
+    taken: set[str] = set()
+    own = _uses(project, base.layers, {}, taken, f"recipes/bases/{base.name}.yaml")
+    return [*own, *_uses(project, recipe.layers, sets, taken, f"recipes/{recipe.name}.yaml")]
+
+
 def select_base(project: Project, recipe: Recipe, wanted: str | None) -> Base:
     """The base to build on: the recipe's own, or the one of its compatible ones that `wanted` names.
 
@@ -47,12 +65,7 @@ def select_base(project: Project, recipe: Recipe, wanted: str | None) -> Base:
     """
     if wanted is None:
         return project.base(recipe.base)
-    candidates: list[Base] = []
-    named = set(project.base_names())
-    for name in (recipe.base, *recipe.compatible):
-        # Reading one file by its name is quick; only an alias or a family needs a look at all of them.
-        every = [project.base(name)] if name in named else project.bases.values()
-        candidates += [base for base in every if name in (base.name, base.family, *base.aliases)]
+    candidates = bases_of(project, recipe)
     for match in (
         [base for base in candidates if base.name == wanted],
         [base for base in candidates if wanted in base.aliases],
@@ -97,12 +110,9 @@ def resolve(
     recipe = with_profile(recipe, profile, project.shared_profiles)
     asked = {layer: dict(values) for layer, values in (sets or {}).items()}
     chosen = pinned(select_base(project, recipe, base))
-    taken: set[str] = set()
-    own = _uses(project, chosen.layers, {}, taken, f"recipes/bases/{chosen.name}.yaml")
-    above = _uses(project, recipe.layers, asked, taken, f"recipes/{recipe.name}.yaml")
+    uses = uses_of(project, chosen, recipe, asked)
     if asked:
         raise UsageError(f"--set names layer {next(iter(asked))!r}, which recipe {recipe.name} does not have")
-    uses = [*own, *above]
     if len(uses) > MAX_LAYERS:
         raise UsageError(f"{len(uses)} layers; at most {MAX_LAYERS} are allowed", where=f"recipes/{recipe.name}.yaml")
     planned = [plan_layer(project, use, chosen, recipe, uses) for use in uses]
@@ -110,7 +120,8 @@ def resolve(
     manifest = chosen.pin.manifest if chosen.pin else None
     layers = finish(project, planned, toolchains, platform=platform, compression=compression, base_manifest=manifest)
     has_entrypoint = any(layer.layer == "entrypoint" for layer in layers)
-    entrypoint, command = serving(recipe, chosen) if has_entrypoint else (("vllm", "serve") if own else None, ())
+    own = ("vllm", "serve") if chosen.layers else None
+    entrypoint, command = serving(recipe, chosen) if has_entrypoint else (own, ())
     compiles = any(layer.toolchain for layer in layers)
     one_per_file(item for layer in (*layers, *(toolchains if compiles else ())) for item in layer.inputs)
     created = _created(project, [*layers, *(toolchains if compiles else ())])

@@ -7,6 +7,7 @@ gone through a filter that quotes it for its place: `sh` (one shell word), `dock
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shlex
@@ -124,7 +125,7 @@ def render_text(text: str, values: Mapping[str, Any], where: str) -> str:
     if "{" not in text:
         return text
     try:
-        return _texts.from_string(text).render(**values)
+        return _template(text).render(**values)
     except _BROKEN as error:
         raise InvalidError(f"{text!r}: {_reason(error)}", where=where) from error
 
@@ -132,12 +133,22 @@ def render_text(text: str, values: Mapping[str, Any], where: str) -> str:
 def evaluate(expression: str, values: Mapping[str, Any], where: str) -> Any:
     """A condition or expression of a layer.yaml as a value. Raises InvalidError."""
     try:
-        value = _texts.compile_expression(expression, undefined_to_none=False)(**values)
+        value = _expression(expression)(**values)
         if isinstance(value, jinja2.Undefined):
             raise jinja2.UndefinedError(f"{expression} is not defined")
         return value
     except _BROKEN as error:
         raise InvalidError(f"{expression!r}: {_reason(error)}", where=where) from error
+
+
+@functools.lru_cache(1024)
+def _template(text: str) -> jinja2.Template:
+    return _texts.from_string(text)
+
+
+@functools.lru_cache(1024)
+def _expression(text: str) -> Any:
+    return _texts.compile_expression(text, undefined_to_none=False)
 
 
 def _reason(error: Exception) -> str:

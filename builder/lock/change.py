@@ -1,0 +1,56 @@
+"""What a look at the lock finds: changes, failures and problems, as rows of a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from builder.errors import BuilderError, ExitCode, NetworkError, PinError
+
+Kind = Literal["debs", "wheels", "sources", "section", "base", "options"]
+"""section: one that cannot be read."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One item of something locked, before (None: was not there) and after (None: is no longer there).
+
+    kind and name: the section, base or option table. item: the package, source or digest. Items with equal versions
+    have another file.
+    """
+
+    kind: Kind
+    name: str
+    item: str
+    old: str | None
+    new: str | None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with something locked, the command that mends it, and the exit code that it has."""
+
+    kind: Kind
+    name: str
+    what: str
+    next: str
+    code: int = int(ExitCode.PIN)
+
+
+def problem(kind: Kind, name: str, error: BuilderError) -> Problem:
+    """An error as a row."""
+    parts = [f"{error.what} ({error.where})" if error.where else error.what, error.cause]
+    return Problem(kind, name, "; ".join(part for part in parts if part), error.next, int(error.code))
+
+
+def raise_for(problems: list[Problem], what: str) -> None:
+    """Raise one error for all problems, if there are any: of the network only when nothing is known to be wrong."""
+    if not problems:
+        return
+    wrong = [row for row in problems if row.code != ExitCode.NETWORK]
+    error = PinError if wrong else NetworkError
+    raise error(
+        what,
+        cause="; ".join(f"{row.name}: {row.what}" for row in problems),
+        next=" && ".join(dict.fromkeys(row.next for row in wrong or problems if row.next)),
+    )

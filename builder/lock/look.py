@@ -1,0 +1,84 @@
+"""`builder lock --check`, with and without `--remote`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from builder.errors import PinError
+from builder.lock.change import Problem, problem
+from builder.lock.check import check
+from builder.lock.names import Chosen, Lock
+from builder.lock.needs import unmet
+
+
+def local_problems(lock: Lock, chosen: Chosen, say: Callable[[str], None]) -> list[Problem]:
+    """What is wrong with `chosen` as the files are: no network.
+
+    Bases that are not pinned are a problem when they were named; without names they are only told: nobody need build
+    on them. Raises InvalidError for a file that cannot be read.
+    """
+    problems = check(lock.locks) if lock.locks else []
+    if chosen.every:
+        problems += unmet(lock.project)
+    else:
+        sources = set(chosen.sources)
+        problems = [
+            row
+            for row in problems
+            if row.name in chosen.sections
+            or (row.kind == "sources" and {row.name, row.name.partition("/")[0]} & sources)
+            or (row.name == "sources" and sources)
+        ]
+    names = lock.registry_bases() if chosen.every else chosen.bases
+    loose = [name for name in names if not _pinned(lock, name)]
+    if chosen.every:
+        if loose:
+            say(f"{len(loose)} bases are not pinned; builder list bases shows them")
+    else:
+        problems += [Problem("base", name, "is not pinned", f"builder lock --update {name}") for name in loose]
+    problems += _options(chosen)
+    return problems
+
+
+def remote_problems(lock: Lock, chosen: Chosen, say: Callable[[str], None]) -> list[Problem]:
+    """Which of the pinned bases and locked sources of `chosen` are gone or out of reach."""
+    from builder.inputs.model import from_source
+    from builder.lock.load import load_section
+    from builder.lock.remote import check_bases, check_sources
+    from builder.lock.sourcelist import SECTION
+    from builder.model.lock import SourceLock
+
+    names = lock.registry_bases() if chosen.every else chosen.bases
+    bases = check_bases([lock.project.base(name) for name in names if _pinned(lock, name)])
+    inputs = []
+    path = lock.locks / f"{SECTION}.json" if lock.locks else None
+    section = load_section(path) if path is not None and path.exists() else None
+    if isinstance(section, SourceLock):
+        inputs = [
+            from_source(source, section.locked)
+            for source in section.sources
+            if chosen.every or {source.name, f"{source.name}/{source.version}", SECTION} & set(chosen.sources)
+        ]
+    sources = check_sources(inputs)
+    for text in sources.warnings:
+        say(f"warning: {text}")
+    say(f"{bases.count} manifests and {sources.count} mirrors were asked")
+    return [*bases.problems, *sources.problems]
+
+
+def _pinned(lock: Lock, name: str) -> bool:
+    pin = lock.project.base(name).pin
+    return pin is not None and pin.manifest is not None
+
+
+def _options(chosen: Chosen) -> list[Problem]:
+    if not chosen.options:
+        return []
+    from builder.knowledge.table import load_table
+
+    problems = []
+    for version in chosen.options:
+        if load_table(version) is None:
+            missing = PinError("has no option table", next=f"builder lock --update vllm=={version}")
+            problems.append(problem("options", f"vllm=={version}", missing))
+    return problems

@@ -1,0 +1,153 @@
+"""`builder lock` and `builder lock --update`: resolves what was chosen, writes what changed, tells both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from builder.errors import BuilderError
+from builder.lock.change import Change, Kind, Problem, problem, raise_for
+from builder.lock.names import Chosen, Lock
+from builder.lock.sourcelist import SECTION, Wanted, locked_sources, stale_sources, wanted_sources, with_sources
+from builder.lock.write import write_section
+from builder.model.lock import Source
+
+
+@dataclass
+class Refreshed:
+    """changes: what was written. failed: what could not be resolved and stays as it was."""
+
+    changes: list[Change] = field(default_factory=list)
+    failed: list[Problem] = field(default_factory=list)
+
+
+def refresh(
+    lock: Lock,
+    chosen: Chosen,
+    *,
+    update: bool,
+    keep_going: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+    done: Refreshed | None = None,
+) -> Refreshed:
+    """Resolve `chosen` and write what changed; `done` (given to look at after an error) is what is returned.
+
+    update: anew, also what is locked already; else only what is missing or was asked for differently. Without names,
+    update looks up the project's pinned bases; bases that are not pinned yet are pinned when they are named. say: told
+    what is being done. Bases and sources are all looked up before any of them is written; sections are written one by
+    one, as each takes long. Raises what cannot be resolved; with keep_going it is told in the result instead.
+    """
+    made = done if done is not None else Refreshed()
+    # Usage first: nothing is asked of the network for a command line that is wrong.
+    bases = _bases(lock, chosen, update)
+    sources = _sources(lock, chosen, update)
+    _pin(lock, bases, made, keep_going, say)
+    _lock_sources(lock, sources, made, keep_going, say)
+    for version in chosen.options:
+        _table(version, made, keep_going, say)
+    _sections(lock, chosen, made, update, keep_going, say)
+    return made
+
+
+def _bases(lock: Lock, chosen: Chosen, update: bool) -> list[str]:
+    names = list(chosen.bases)
+    if chosen.every:
+        names = lock.registry_bases(own=True) if update else []
+    pinned = {name for name in names if (pin := lock.project.base(name).pin) and pin.manifest}
+    if chosen.every:
+        return [name for name in names if name in pinned]
+    return names if update else [name for name in names if name not in pinned]
+
+
+def _sources(lock: Lock, chosen: Chosen, update: bool) -> list[Wanted]:
+    wanted = wanted_sources(lock.requests, chosen.sources)
+    if update or lock.locks is None:
+        return wanted
+    stale = stale_sources(lock.requests, locked_sources(lock.locks))
+    return [one for one in wanted if one in stale]
+
+
+def _pin(lock: Lock, names: Sequence[str], made: Refreshed, keep_going: bool, say: Callable[[str], None]) -> None:
+    if not names:
+        return
+    from builder.lock.bases import Pinned, look_up
+
+    say(f"asking for {names[0] if len(names) == 1 else f'{len(names)} bases'}")
+    bases = [(lock.project.base(name), lock.project.base_path(name)) for name in names]
+    found = look_up(bases, lock.root)
+    _failures("base", names, found, made, keep_going)
+    for pinned in found:
+        if isinstance(pinned, Pinned):
+            pinned.write()
+            made.changes += pinned.changes
+            if any(change.item == "manifest" and change.old for change in pinned.changes):
+                say(f"{pinned.name} is another image now: check what recipes/bases/{pinned.name}.yaml says of it")
+
+
+def _lock_sources(
+    lock: Lock, wanted: Sequence[Wanted], made: Refreshed, keep_going: bool, say: Callable[[str], None]
+) -> None:
+    if not wanted or lock.locks is None:
+        return
+    from builder.lock.sources import look_up
+
+    say(f"fetching {'/'.join(wanted[0]) if len(wanted) == 1 else f'{len(wanted)} sources'}")
+    locked = locked_sources(lock.locks)
+    found = look_up(lock.requests, wanted, locked)
+    _failures("sources", ["/".join(one) for one in wanted], found, made, keep_going)
+    section, changes = with_sources(lock.requests, locked, [one for one in found if isinstance(one, Source)])
+    if changes:
+        write_section(lock.locks / f"{SECTION}.json", section)
+        made.changes += changes
+
+
+def _failures(
+    kind: Kind, names: Sequence[str], found: Sequence[object], made: Refreshed, keep_going: bool
+) -> None:
+    failed = [(name, error) for name, error in zip(names, found, strict=True) if isinstance(error, BuilderError)]
+    if not keep_going and len(failed) == 1:
+        raise failed[0][1]
+    problems = [problem(kind, name, error) for name, error in failed]
+    if not keep_going:
+        raise_for(problems, f"{len(problems)} of {len(names)} cannot be locked; nothing of them was written")
+    made.failed += problems
+
+
+def _table(version: str, made: Refreshed, keep_going: bool, say: Callable[[str], None]) -> None:
+    from builder.knowledge.fetch import update_table
+    from builder.knowledge.table import load_table
+    from builder.oci.store import default_root
+
+    say(f"reading the options of vllm {version}")
+    old = load_table(version)
+    try:
+        changed = update_table(version, default_root().parent / "builder-sdists")
+    except BuilderError as error:
+        if not keep_going:
+            raise
+        made.failed.append(problem("options", f"vllm=={version}", error))
+        return
+    if changed is not None:
+        before = f"sha256:{old.sdist}" if old else None
+        made.changes.append(Change("options", f"vllm=={version}", "sdist", before, f"sha256:{changed.sdist}"))
+
+
+def _sections(
+    lock: Lock, chosen: Chosen, made: Refreshed, update: bool, keep_going: bool, say: Callable[[str], None]
+) -> None:
+    if not chosen.sections or lock.locks is None:
+        return
+    from builder.lock.update import update as resolve
+
+    def failed(name: str, error: BuilderError) -> None:
+        kind: Kind = "debs" if name in lock.requests.debs else "wheels"
+        made.failed.append(problem(kind, name, error))
+
+    resolve(
+        lock.locks,
+        chosen.sections,
+        fresh_too=update,
+        started=lambda name: say(f"resolving {name}"),
+        changed=made.changes.extend,
+        failed=failed if keep_going else None,
+    )
