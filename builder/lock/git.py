@@ -30,8 +30,8 @@ _GONE = ("couldn't find remote ref", "not found", "does not exist", "does not ap
 def read_tag(address: str, tag: str) -> tuple[str, str]:
     """The commit that a tag names, an annotated one followed, and the id of its tree.
 
-    address: what git fetches from. Raises UsageError without git, PinError when there is no such repository or tag or it
-    names no commit, NetworkError when the repository does not answer.
+    address: what git fetches from. Raises UsageError without git, PinError when there is no such repository or tag, or
+    it names no commit, NetworkError when the repository does not answer.
     """
     ref = f"refs/tags/{tag}"
     with tempfile.TemporaryDirectory(prefix="builder-git-") as folder:

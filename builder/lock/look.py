@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from builder.errors import PinError
 from builder.lock.change import Problem, problem
 from builder.lock.check import check
 from builder.lock.names import Chosen, Lock
 from builder.lock.needs import unmet
+from builder.lock.sourcelist import SECTION
+
+if TYPE_CHECKING:
+    from builder.inputs.model import Input
 
 
 def local_problems(lock: Lock, chosen: Chosen, say: Callable[[str], None]) -> list[Problem]:
@@ -29,7 +34,7 @@ def local_problems(lock: Lock, chosen: Chosen, say: Callable[[str], None]) -> li
             or (row.kind == "sources" and {row.name, row.name.partition("/")[0]} & sources)
             or (row.name == "sources" and sources)
         ]
-    names = lock.registry_bases() if chosen.every else chosen.bases
+    names = lock.registry_bases(own=True) if chosen.every else chosen.bases
     loose = [name for name in names if not _pinned(lock, name)]
     if chosen.every:
         if loose:
@@ -41,29 +46,32 @@ def local_problems(lock: Lock, chosen: Chosen, say: Callable[[str], None]) -> li
 
 
 def remote_problems(lock: Lock, chosen: Chosen, say: Callable[[str], None]) -> list[Problem]:
-    """Which of the pinned bases and locked sources of `chosen` are gone or out of reach."""
-    from builder.inputs.model import from_source
-    from builder.lock.load import load_section
+    """Which pinned bases and locked sources of `chosen` are gone or out of reach; without names, the project's own."""
     from builder.lock.remote import check_bases, check_sources
-    from builder.lock.sourcelist import SECTION
-    from builder.model.lock import SourceLock
 
-    names = lock.registry_bases() if chosen.every else chosen.bases
+    names = lock.registry_bases(own=True) if chosen.every else chosen.bases
     bases = check_bases([lock.project.base(name) for name in names if _pinned(lock, name)])
-    inputs = []
-    path = lock.locks / f"{SECTION}.json" if lock.locks else None
-    section = load_section(path) if path is not None and path.exists() else None
-    if isinstance(section, SourceLock):
-        inputs = [
-            from_source(source, section.locked)
-            for source in section.sources
-            if chosen.every or {source.name, f"{source.name}/{source.version}", SECTION} & set(chosen.sources)
-        ]
-    sources = check_sources(inputs)
+    sources = check_sources(_sources(lock, chosen))
     for text in sources.warnings:
         say(f"warning: {text}")
     say(f"{bases.count} manifests and {sources.count} mirrors were asked")
     return [*bases.problems, *sources.problems]
+
+
+def _sources(lock: Lock, chosen: Chosen) -> list[Input]:
+    from builder.inputs.model import from_source
+    from builder.model.lock import SourceLock
+
+    section = lock.project.section(SECTION) if lock.project.has_section(SECTION) else None
+    if not isinstance(section, SourceLock):
+        return []
+    every = (chosen.every and lock.owns(SECTION)) or SECTION in chosen.sources
+    named = set(chosen.sources)
+    return [
+        from_source(source, section.locked)
+        for source in section.sources
+        if every or {source.name, f"{source.name}/{source.version}"} & named
+    ]
 
 
 def _pinned(lock: Lock, name: str) -> bool:

@@ -12,7 +12,7 @@ from builder.errors import UsageError
 from builder.lock.check import REQUESTS, requested
 from builder.lock.load import load_requests
 from builder.model.base import Base
-from builder.model.lock import LockRequests
+from builder.model.lock import LockRequests, SourceLock
 from builder.project import Project, is_bundled
 
 GROUPS = ("bases", "sections", "sources")
@@ -53,6 +53,15 @@ class Lock:
         """What is requested; nothing where there are no requests."""
         return load_requests(self.locks / REQUESTS) if self.locks else LockRequests()
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the requests are those of the project itself: without names, nothing else is touched or asked."""
+        return self.locks == self.root / "recipes/locks"
+
+    def owns(self, section: str) -> bool:
+        """Whether a section lies in the project itself."""
+        return (self.root / "recipes/locks" / f"{section}.json").is_file()
+
     @cached_property
     def section_names(self) -> list[str]:
         """Sections that are requested, and those that are there without."""
@@ -72,7 +81,8 @@ class Lock:
         `bases`, `sections` and `sources` mean all of them; a hermetic base means the sections that it is made of.
         """
         if not names:
-            return Chosen(tuple(requested(self.requests)), (), tuple(self.requests.sources), every=True)
+            requests = self.requests if self.is_own else LockRequests()
+            return Chosen(tuple(requested(requests)), (), tuple(requests.sources), every=True)
         found = Chosen()
         for name in names:
             one = self._one(name)
@@ -91,7 +101,7 @@ class Lock:
         if name in GROUPS:
             return {
                 "bases": lambda: Chosen(bases=tuple(self.registry_bases())),
-                "sections": lambda: Chosen(sections=tuple(self.section_names)),
+                "sections": lambda: Chosen(sections=tuple(requested(self.requests))),
                 "sources": lambda: Chosen(sources=tuple(self.requests.sources) or (name,)),
             }[name]()
         if name in self.section_names:
@@ -110,11 +120,8 @@ class Lock:
     @cached_property
     def source_names(self) -> list[str]:
         """Sources that are requested or locked, by name."""
-        if self.locks is None or not (self.locks / "sources.json").is_file():
-            return list(self.requests.sources)
-        from builder.lock.sourcelist import locked_sources
-
-        locked = (source.name for source in locked_sources(self.locks))
+        section = self.project.section("sources") if self.project.has_section("sources") else None
+        locked = (source.name for source in section.sources) if isinstance(section, SourceLock) else ()
         return list(dict.fromkeys([*self.requests.sources, *locked]))
 
     def _base(self, name: str) -> Base | None:

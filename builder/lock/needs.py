@@ -17,12 +17,16 @@ from builder.project import Project
 def unmet(project: Project) -> list[Problem]:
     """What a recipe, in any of its profiles and on any base it can be built on, needs of the lock and does not find.
 
-    Layers with their default parameters and the recipe's. Bases that are not pinned count like others here. Raises
-    InvalidError for a recipe, base or layer that is not valid.
+    Only the recipes of the project itself, not those that the package brings beside it. Layers have their default
+    parameters and the recipe's. Bases that are not pinned count like others here. Raises InvalidError for a recipe,
+    base or layer that is not valid.
     """
     problems: dict[str, Problem] = {}
     done: set[str] = set()
+    own = project.roots[0] / "recipes"
     for name in project.recipe_names():
+        if project.recipe_path(name).parent != own:
+            continue
         recipe = project.recipe(name)
         for profile in (None, *recipe.profiles):
             variant = with_profile(recipe, profile, project.shared_profiles)

@@ -84,11 +84,10 @@ class Authorizer:
             turn = self._turns.setdefault((endpoint.base, scopes), _Turn())
         before = turn.number
         with turn.lock:
-            if turn.number != before:
-                if turn.error is not None:
-                    raise turn.error
-                if known := self.header(endpoint, scopes):
-                    return known
+            if known := self.header(endpoint, scopes):
+                return known
+            if turn.number != before and turn.error is not None:
+                raise turn.error
             turn.number, turn.error = turn.number + 1, None
             try:
                 return self._answer(endpoint, scopes, challenge)

@@ -15,11 +15,12 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 class Failed(Exception):
-    """A command of `builder` failed; it has said why."""
+    """A command of `builder` failed; it has said why. output: what it printed as its result all the same."""
 
-    def __init__(self, code: int) -> None:
+    def __init__(self, code: int, output: str = "") -> None:
         super().__init__(f"exit code {code}")
         self.code = code
+        self.output = output
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def builder(*arguments: str, root: Path | None = None, quiet: bool = False) -> s
     )
     if done.returncode:
         sys.stderr.write(done.stdout)
-        raise Failed(done.returncode)
+        raise Failed(done.returncode, done.stdout)
     return done.stdout
 
 

@@ -6,11 +6,14 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from common import REPOSITORY, Failed, builder, set_outputs, summarize
 
 PATHS = ("recipes/locks", "recipes/bases")
+Answer = dict[str, list[dict[str, Any]]]
 # GitHub takes 65536 characters in a pull request.
 ROWS = 600
 
@@ -18,23 +21,39 @@ ROWS = 600
 def main() -> int:
     parser = argparse.ArgumentParser(prog="lock", description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", metavar="SECTION")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="what to resolve; default: everything")
     parser.add_argument("--project", type=Path, default=REPOSITORY, help="a checkout; default: this one")
     arguments = parser.parse_args()
     project = arguments.project.resolve()
+    found, code = resolved(project, "--update", *arguments.names)
+    loose: Answer = {"changes": [], "failed": []}
+    if not arguments.names:
+        # Bases that are not pinned yet: many of their tags cannot be had, which is no news.
+        loose, _ = resolved(project, "bases")
     try:
-        changes = json.loads(builder("lock", "--update", "--json", *arguments.names, root=project))
         builder("lock", "--check", root=project)
     except Failed as error:
-        return error.code
+        code = code or error.code
     patch = difference(project)
     arguments.folder.mkdir(parents=True, exist_ok=True)
     (arguments.folder / "lock.patch").write_bytes(patch)
-    text = table(changes)
+    text = table([*found["changes"], *loose["changes"]], found["failed"])
     (arguments.folder / "table.md").write_text(text + "\n", "utf-8")
     summarize(text)
     set_outputs(changed=bool(patch))
-    return 0
+    # What could be resolved is proposed; what could not stands in the table of that proposal.
+    return 0 if patch and found["changes"] else code
+
+
+def resolved(project: Path, *words: str) -> tuple[Answer, int]:
+    """What `builder lock` says it changed and could not resolve, and its exit code."""
+    try:
+        return json.loads(builder("lock", *words, "--keep-going", "--json", root=project)), 0
+    except Failed as error:
+        try:
+            return json.loads(error.output), error.code
+        except ValueError:
+            return {"changes": [], "failed": []}, error.code
 
 
 def difference(project: Path) -> bytes:
@@ -45,17 +64,24 @@ def difference(project: Path) -> bytes:
     return subprocess.run([*git, "diff", "--binary", "--", *paths], stdout=subprocess.PIPE, check=True).stdout
 
 
-def table(changes: list[dict[str, str | None]]) -> str:
-    """The changes for people; a package whose version stays has another file."""
-    if not changes:
+def table(changes: list[dict[str, Any]], failed: list[dict[str, Any]]) -> str:
+    """The changes for people, and what could not be resolved; an item whose version stays has another file."""
+    if not changes and not failed:
         return "Nothing changed."
-    lines = ["| section | package | old | new |", "|---|---|---|---|"]
+    lines = ["| name | item | old | new |", "|---|---|---|---|"] if changes else []
     for change in changes[:ROWS]:
-        cells = (str(change[key] or "-") for key in ("section", "package", "old", "new"))
-        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+        lines.append(row(change[key] or "-" for key in ("name", "item", "old", "new")))
     if len(changes) > ROWS:
         lines.append(f"\n… and {len(changes) - ROWS} more.")
-    return "\n".join(lines)
+    if failed:
+        lines += ["", "Could not be resolved, and stays as it was:", "", "| name | why |", "|---|---|"]
+        lines += [row((problem["name"], problem["what"][:500])) for problem in failed[:ROWS]]
+    return "\n".join(lines).strip()
+
+
+def row(cells: Iterable[str]) -> str:
+    """A line of a table."""
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 if __name__ == "__main__":

@@ -5,9 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,46 +17,20 @@ from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
 from builder.oci.reference import Reference
 from builder.oci.registries import RegistriesConfig, RegistryEntry
 from builder.oci.registry import Registry
+from tests.support.registry import is_installed, running
 from tests.unit.oci.http import digest_of, entry, image_manifest, index
 
 pytestmark = [
     pytest.mark.registry,
-    pytest.mark.skipif(shutil.which("docker-registry") is None, reason="docker-registry is not installed"),
+    pytest.mark.skipif(not is_installed(), reason="docker-registry is not installed"),
 ]
-
-
-def _answers(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
 
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """HOST:PORT of an empty registry."""
-    folder = tmp_path_factory.mktemp("registry")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    config = {
-        "version": 0.1,
-        "log": {"level": "error"},
-        "storage": {"filesystem": {"rootdirectory": str(folder / "data")}, "delete": {"enabled": True}},
-        "http": {"addr": f"127.0.0.1:{port}"},
-    }
-    (folder / "config.yml").write_text(json.dumps(config))
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(["docker-registry", "serve", str(folder / "config.yml")], stdout=log, stderr=log)
-    try:
-        deadline = time.monotonic() + 20
-        while process.poll() is None and not _answers(port) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert process.poll() is None and _answers(port), (folder / "log").read_text()
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(timeout=10)
+    with running(tmp_path_factory.mktemp("registry")) as started:
+        yield started
 
 
 @pytest.fixture

@@ -29,6 +29,8 @@ class Cli:
     folder: Path
     small: Sample
     environ: dict[str, str] = field(default_factory=dict)
+    keep: bool = False
+    """Leave the project as a command has changed it."""
 
     def environment(self, more: Mapping[str, str]) -> dict[str, str]:
         """What the process sees."""
@@ -46,6 +48,8 @@ class Cli:
         """Write the small project as it is now."""
         (self.folder / "bin").mkdir(exist_ok=True)
         (self.folder / "home").mkdir(exist_ok=True)
+        if self.keep and (self.folder / "project").exists():
+            return
         self.small.write(self.folder / "project")
 
     def __call__(self, *words: str, **more: str) -> Said:

@@ -21,13 +21,14 @@ from tests.support.project import ROOT, sample, write_files
 DIGEST = "sha256:" + "d" * 64
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 
-# A `builder` that writes its arguments down and answers from ANSWERS, by the name of the command.
+# A `builder` that writes its arguments down and answers from ANSWERS, by the whole command or its name.
 FAKE = """
 import json, os, sys
 from pathlib import Path
 with open(os.environ["LOG"], "a") as file:
     file.write(" ".join(sys.argv[1:]) + "\\n")
-answer = json.loads(os.environ["ANSWERS"]).get(sys.argv[1], {})
+answers = json.loads(os.environ["ANSWERS"])
+answer = answers.get(" ".join(sys.argv[1:]), answers.get(sys.argv[1], {}))
 for name, content in answer.get("files", {}).items():
     Path(os.environ["BUILDER_PROJECT"], name).write_text(content)
 print(answer.get("out", ""))
@@ -365,9 +366,13 @@ class TestRegistry:
 
 class TestLock:
     CHANGES = (
-        {"section": "tools", "package": "make", "old": "1", "new": "2"},
-        {"section": "tools", "package": "gone", "old": "1", "new": None},
+        {"kind": "debs", "name": "tools", "item": "make", "old": "1", "new": "2"},
+        {"kind": "debs", "name": "tools", "item": "gone", "old": "1", "new": None},
     )
+    PINNED = ({"kind": "base", "name": "ngc", "item": "manifest", "old": None, "new": DIGEST},)
+    FAILED = ({"kind": "base", "name": "lost", "what": "no | connection", "next": "", "code": 6},)
+    UPDATE = "lock --update --keep-going --json"
+    BASES = "lock bases --keep-going --json"
 
     @pytest.fixture
     def project(self, checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
@@ -381,17 +386,30 @@ class TestLock:
         git(folder, "remote", "add", "origin", str(origin))
         return checkout
 
-    def lock(self, project: Checkout, files: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-        answer = {"lock": {"out": json.dumps(self.CHANGES if files else []), "files": files}}
-        return project.run("scripts/ci/run", "lock", "results", answers=answer)
+    def lock(
+        self, project: Checkout, files: Mapping[str, str], changes: Any = (), failed: Any = (), pinned: Any = ()
+    ) -> subprocess.CompletedProcess[str]:
+        """changes and failed: of what was locked. pinned: bases that were not; one of them never can be."""
+        update = {"changes": [*changes], "failed": [*failed]}
+        bases = {"changes": [*pinned], "failed": [*self.FAILED]}
+        answers = {
+            self.UPDATE: {"out": json.dumps(update), "files": files, "code": 6 if failed else 0},
+            self.BASES: {"out": json.dumps(bases), "code": 6},
+        }
+        return project.run("scripts/ci/run", "lock", "results", answers=answers)
 
     @pytest.mark.parametrize("opened", [False, True])
     def test_from_the_lock_to_the_pull_request(self, project: Checkout, opened: bool) -> None:
         changed = {"recipes/locks/tools.json": "new\n", "recipes/locks/more.json": "new\n"}
-        done = self.lock(project, changed | {"scripts/ci/matrix.py": "not for the pull request\n"})
+        files = changed | {"scripts/ci/matrix.py": "not for the pull request\n"}
+        done = self.lock(project, files, self.CHANGES, pinned=self.PINNED)
         assert done.returncode == 0, done.stderr
+        assert project.logged() == [self.UPDATE, self.BASES, "lock --check"]
         assert project.outputs() == {"changed": "true"}
-        assert "| tools | gone | 1 | - |" in (project.folder / "results/table.md").read_text("utf-8")
+        written = (project.folder / "results/table.md").read_text("utf-8")
+        assert "| tools | gone | 1 | - |" in written
+        assert f"| ngc | manifest | - | {DIGEST} |" in written
+        assert "lost" not in written
         git(project.folder, "reset", "-q", "--hard")
         git(project.folder, "clean", "-q", "-d", "--force")
 
@@ -409,9 +427,19 @@ class TestLock:
         assert self.lock(project, {}).returncode == 0
         assert project.outputs() == {"changed": "false"}
 
-    def test_it_cannot_be_resolved(self, project: Checkout) -> None:
-        done = project.run("scripts/ci/run", "lock", "results", answers={"lock": {"code": 6}})
-        assert done.returncode == 6
+    def test_what_can_be_resolved_is_proposed_and_the_rest_is_told(self, project: Checkout) -> None:
+        done = self.lock(project, {"recipes/locks/tools.json": "new\n"}, self.CHANGES, self.FAILED)
+        assert done.returncode == 0, done.stderr
+        assert project.outputs() == {"changed": "true"}
+        assert "| lost | no \\| connection |" in (project.folder / "results/table.md").read_text("utf-8")
+
+    def test_nothing_could_be_resolved(self, project: Checkout) -> None:
+        assert self.lock(project, {}, failed=self.FAILED).returncode == 6
+        assert project.outputs() == {"changed": "false"}
+
+    def test_builder_itself_fails(self, project: Checkout) -> None:
+        done = project.run("scripts/ci/run", "lock", "results", answers={"lock": {"code": 3}})
+        assert done.returncode == 3
 
 
 class TestTools:
