@@ -24,7 +24,7 @@ def each(
     Ctrl-C does not wait for what is under way: the threads are daemons.
     """
     todo: queue.SimpleQueue[tuple[int, Item]] = queue.SimpleQueue()
-    said: queue.SimpleQueue[tuple[int, Result | BaseException]] = queue.SimpleQueue()
+    said: queue.SimpleQueue[tuple[int, Callable[[], Result | BuilderError]]] = queue.SimpleQueue()
     for pair in enumerate(items):
         todo.put(pair)
 
@@ -34,17 +34,28 @@ def each(
                 place, item = todo.get_nowait()
             except queue.Empty:
                 return
-            try:
-                said.put((place, function(item)))
-            except BaseException as error:
-                said.put((place, error))
+            said.put((place, _outcome(function, item)))
 
     for _ in range(min(workers, len(items))):
         Thread(target=work, daemon=True).start()
     results: dict[int, Result | BuilderError] = {}
     while len(results) < len(items):
-        place, result = said.get()
-        if isinstance(result, BaseException) and not isinstance(result, BuilderError):
-            raise result
-        results[place] = result
+        place, outcome = said.get()
+        results[place] = outcome()
     return [results[place] for place in range(len(items))]
+
+
+def _outcome(function: Callable[[Item], Result], item: Item) -> Callable[[], Result | BuilderError]:
+    """Gives in the calling thread what happened in this one."""
+    try:
+        result: Result | BuilderError = function(item)
+    except BuilderError as error:
+        result = error
+    except BaseException as error:
+        raised = error
+
+        def again() -> Result | BuilderError:
+            raise raised
+
+        return again
+    return lambda: result

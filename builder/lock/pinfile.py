@@ -18,7 +18,7 @@ Edit = tuple[int, int, str]
 
 
 def with_pin(text: str, pin: Pin, where: str) -> str:
-    """The text of a base's file with the digests, confidence and evidence of `pin`.
+    """The text of a base's file with the digests, confidence and evidence (at least one line) of `pin`.
 
     Raises InvalidError when the file is not a valid base with a pin, or is written in a way that cannot be edited.
     """
@@ -49,6 +49,8 @@ def _edits(text: str, pin: Pin) -> list[Edit]:
         raise _NotEditableError
     known = {key.value: (key, value) for key, value in node.value}
     edits: list[Edit] = []
+    if "image" not in known:
+        raise _NotEditableError  # it is merged in from elsewhere
     image = known["image"][1]
     end, column = image.end_mark.index, known["image"][0].start_mark.column
     for key in _KEYS:
@@ -85,11 +87,9 @@ def _inserted(text: str, end: int, key: str, value: Any, column: int | None) -> 
     """A new key after what ends at `end`: at the end of the line there, in flow style (no column) at once."""
     if column is None:
         return end, end, f", {key}: {_written(value)}"
-    line = text.find("\n", end)
+    indent, newline = " " * column, _newline(text)
+    line = text.find(newline, end)
     at = len(text) if line < 0 else line
-    newline = "\r\n" if text[at - 1 : at] == "\r" else "\n"
-    at -= len(newline) - 1
-    indent = " " * column
     if not isinstance(value, tuple):
         return at, at, f"{newline}{indent}{key}: {_written(value)}"
     items = "".join(f"{newline}{indent}  - {json.dumps(item, ensure_ascii=False)}" for item in value)
@@ -101,20 +101,24 @@ def _replaced(text: str, node: yaml.Node, value: Any) -> Edit:
     written = _written(value)
     # Nothing stands after the colon yet, or a block that ends with its line.
     before = " " if start == end else ""
-    after = "\n" if text[start:end].endswith("\n") else ""
+    after = _newline(text) if text[start:end].endswith("\n") else ""
     return start, end, before + written + after
 
 
 def _items(text: str, node: yaml.SequenceNode, value: tuple[str, ...]) -> Edit:
     """All items of a block sequence become those of `value`; comments between them stay, below."""
     spans = [(item.start_mark.index, item.end_mark.index) for item in node.value]
-    indent = " " * node.start_mark.column
+    indent, newline = " " * node.start_mark.column, _newline(text)
     comments: list[str] = []
     for (_, end), (start, _) in itertools.pairwise(spans):
         gap = text[end:start].splitlines()
-        comments += [f"\n{indent}{line.strip()}" for line in gap if line.strip().startswith("#")]
-    written = f"\n{indent}- ".join(json.dumps(item, ensure_ascii=False) for item in value)
+        comments += [f"{newline}{indent}{line.strip()}" for line in gap if line.strip().startswith("#")]
+    written = f"{newline}{indent}- ".join(json.dumps(item, ensure_ascii=False) for item in value)
     return spans[0][0], spans[-1][1], written + "".join(comments)
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
 
 
 def _apply(text: str, edits: list[Edit]) -> str:
