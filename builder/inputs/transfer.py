@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from builder.errors import PinError
 from builder.inputs.model import Input
-from builder.oci.store import BlobWriter, Store
+from builder.oci.blobs import Blobs, BlobWriter
 
 if TYPE_CHECKING:
     import requests
@@ -40,7 +40,7 @@ class Failed(Exception):
 class Download:
     """One input on its way into the store. What arrived survives a broken connection, and a change of mirror."""
 
-    def __init__(self, store: Store, wanted: Input, cancel: Event, report: Callable[[int], None]) -> None:
+    def __init__(self, store: Blobs, wanted: Input, cancel: Event, report: Callable[[int], None]) -> None:
         self._store = store
         self._wanted = wanted
         self._cancel = cancel

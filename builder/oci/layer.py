@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from builder.errors import EngineError
-from builder.oci.store import BlobWriter, LayerRecord, Store
+from builder.oci.blobs import BlobWriter
+from builder.oci.store import LayerRecord, Store
 from builder.unpack.entry import Entry
 
 MTIME = 1577836800

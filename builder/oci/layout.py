@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from builder.errors import UsageError
+from builder.oci.blobs import disk_error
 from builder.oci.image import Image, ImageLayer
 from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
-from builder.oci.store import Store, disk_error
+from builder.oci.store import Store
 
 BlobSource = Callable[[ImageLayer], Iterator[bytes]]
 """Gives the bytes of a layer of the base, verified."""

@@ -7,17 +7,19 @@ Layout below the root:
     layers/KEY.json         what a layer key was built to
     images/NAME.json        the last image of a recipe
     locks/KEY               held while a layer is being made
-    locks/PROCESS           held while a process uses the store
+    locks/PROCESS           held while a process uses the store; lists what it relies upon
+    locks/gc                held while something is claimed (shared) or removed (exclusive)
+    run/                    images unpacked for the checks that run them
     tmp/                    files being written; a name carries the process that writes it
 
 A blob is visible only once it is complete: it is written below tmp/ and renamed. A process that died leaves files
-below tmp/ only, and the next one that opens the store removes them.
+below tmp/ only, and the next one that opens the store removes them. What a process looks for it claims first, in its
+own lock file; `builder gc` leaves alone what a living process has claimed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import hashlib
 import json
@@ -28,10 +30,15 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Protocol, TypeGuard
+from threading import Lock
+from typing import IO, Any
 
 from builder.errors import EngineError, InvalidError, PinError, UsageError
+from builder.oci.blobs import Blobs, disk_error, hash_of, remove
+
+_OWNER = re.compile(r"[0-9]+\.[0-9a-f]{8}")
+_CLAIMS = "claims"
+"""First line of a process's lock file. Programs of before it was written claim nothing, and rely on everything."""
 
 _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# This folder is the store of `builder`; it can be rebuilt.\n"
 
@@ -41,6 +48,7 @@ class LayerRecord:
     """A built layer. digest and size are of the compressed blob, diff_id and tar_size of the tar inside it (bytes).
 
     listing: digest of a blob with one JSON line `[path, kind, mode, size, link]` for each entry, in the tar's order.
+    receipt: digest of a blob that says what the layer was made from (`builder/attest/receipt.py`); "" when not known.
     """
 
     digest: str
@@ -50,12 +58,7 @@ class LayerRecord:
     media_type: str
     entries: int
     listing: str
-
-
-class Writable(Protocol):
-    """What a blob can be written through."""
-
-    def write(self, data: bytes, /) -> Any: ...
+    receipt: str = ""
 
 
 def default_root() -> Path:
@@ -70,71 +73,14 @@ def default_root() -> Path:
         raise UsageError("this user has no home directory", next="set BUILDER_STORE to a folder") from None
 
 
-class BlobWriter:
-    """Writes one blob: hashed while it is written, visible after `commit`, removed when left without it."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        descriptor, name = tempfile.mkstemp(prefix=f"{store.owner}-", dir=store.tmp)
-        self._path = Path(name)
-        self._file = os.fdopen(descriptor, "wb", buffering=1 << 20)
-        self._hash = hashlib.sha256()
-        self.size = 0
-
-    def write(self, data: bytes) -> int:
-        """Append `data`. Raises EngineError when the disk is full."""
-        try:
-            self._file.write(data)
-        except OSError as error:
-            raise disk_error(error, self._store.root) from error
-        self._hash.update(data)
-        self.size += len(data)
-        return len(data)
-
-    def flush(self) -> None:
-        """Hand everything to the disk. Raises EngineError when that is full."""
-        try:
-            self._file.flush()
-        except OSError as error:
-            raise disk_error(error, self._store.root) from error
-
-    def commit(self, expected: str | None = None) -> str:
-        """Make the blob visible and return its digest. Raises PinError when it is not the `expected` one."""
-        digest = f"sha256:{self._hash.hexdigest()}"
-        if expected is not None and digest != expected:
-            self.abandon()
-            raise PinError(f"got {digest}, expected {expected}", cause="the content is not what was locked")
-        target = self._store.blob(digest)
-        try:
-            self._file.flush()
-            self._file.close()
-            self._path.chmod(0o444)
-            self._path.replace(target)
-        except OSError as error:
-            raise disk_error(error, self._store.root) from error
-        return digest
-
-    def abandon(self) -> None:
-        """Forget what was written."""
-        with contextlib.suppress(OSError):
-            self._file.close()
-        self._path.unlink(missing_ok=True)
-
-    def __enter__(self) -> BlobWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.abandon()
-
-
-class Store:
+class Store(Blobs):
     """Blobs and the layer index below one folder. Safe to use from several processes and threads at once."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root.absolute()
-        self.tmp = self.root / "tmp"
+        super().__init__(root, root / "tmp")
+        self._alive: IO[str] | None = None
+        self._claimed: set[str] = set()
+        self._claiming = Lock()
         try:
             (self.root / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
             for folder in ("tmp", "layers", "images", "locks"):
@@ -144,27 +90,62 @@ class Store:
                 tag.write_text(_TAG)
         except OSError as error:
             raise disk_error(error, self.root) from error
-        self.owner = f"{os.getpid()}.{os.urandom(4).hex()}"
         # A store that cannot be written can still be read.
         with contextlib.suppress(OSError):
             self._alive = _hold(self.root / "locks" / self.owner)
             self._sweep()
 
-    def blob(self, digest: str) -> Path:
-        """Where the blob of this digest is, or would be."""
-        algorithm, _, value = digest.partition(":")
-        return self.root / "blobs" / algorithm / value
+    def claim(self, *names: str) -> None:
+        """Say that this process relies on these: digests of blobs, and paths below the root."""
+        with self._claiming:
+            new = [name for name in names if name not in self._claimed]
+            if not new or self._alive is None:
+                return
+            with contextlib.suppress(OSError), (self.root / "locks" / "gc").open("a") as file:
+                fcntl.flock(file, fcntl.LOCK_SH)
+                self._alive.writelines(f"{name}\n" for name in new)
+                self._alive.flush()
+                self._claimed.update(new)
 
-    def has(self, digest: str) -> bool:
-        """Whether the blob is there."""
-        return self.blob(digest).exists()
+    @contextlib.contextmanager
+    def sole(self) -> Iterator[set[str] | None]:
+        """While nothing can be claimed: what other living processes have claimed; None when there are no others.
 
-    def writer(self) -> BlobWriter:
-        """A new blob to write; use it in a `with` statement."""
+        Raises EngineError when one of them does not say what it relies upon.
+        """
         try:
-            return BlobWriter(self)
+            file = (self.root / "locks" / "gc").open("a")
         except OSError as error:
             raise disk_error(error, self.root) from error
+        with file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield self._claims_of_others()
+
+    def _claims_of_others(self) -> set[str] | None:
+        found: set[str] = set()
+        for path in (self.root / "locks").iterdir():
+            if path.name == self.owner or not _OWNER.fullmatch(path.name):
+                continue
+            if (lines := _claims(path)) is None:
+                continue
+            if _CLAIMS not in lines[:1]:
+                raise EngineError(
+                    "another process uses this store and does not say what of it",
+                    where=str(path),
+                    cause="it is an older version of builder",
+                    next="run builder gc again when that has ended",
+                )
+            found.update(lines)
+        return found or None
+
+    def has(self, digest: str) -> bool:
+        """Whether the blob is there; if so it stays."""
+        self.claim(digest)
+        return super().has(digest)
+
+    def taken(self, digest: str) -> None:
+        """Called before a blob appears."""
+        self.claim(digest)
 
     def put(self, data: bytes) -> str:
         """Store a small blob; returns its digest."""
@@ -190,19 +171,16 @@ class Store:
 
     def verify(self, digest: str) -> None:
         """Read the whole blob and compare its hash. A damaged blob is removed. Raises PinError."""
-        seen = hashlib.sha256()
         try:
-            with self.blob(digest).open("rb", buffering=0) as file:
-                while chunk := file.read(1 << 20):
-                    seen.update(chunk)
+            actual = hash_of(self.blob(digest))
         except FileNotFoundError:
             raise PinError(f"{digest} is not in the store", where=str(self.root)) from None
-        if f"sha256:{seen.hexdigest()}" != digest:
+        if actual != digest:
             self.discard(digest)
             raise PinError(
                 f"{digest} is damaged in the store",
                 where=str(self.root),
-                cause=f"its bytes hash to sha256:{seen.hexdigest()}",
+                cause=f"its bytes hash to {actual}",
                 next="run the command again: it is fetched anew",
             )
 
@@ -211,7 +189,8 @@ class Store:
         self.blob(digest).unlink(missing_ok=True)
 
     def layer(self, key: str) -> LayerRecord | None:
-        """What this layer key was built to, if that and its blob are here."""
+        """What this layer key was built to, if that and its blobs are here; then they stay."""
+        self.claim(f"layers/{_hex(key)}.json")
         data = self._json(self.root / "layers" / f"{_hex(key)}.json")
         if data is None:
             return None
@@ -221,22 +200,27 @@ class Store:
             return None
         if not all(type(getattr(record, item.name)).__name__ == item.type for item in fields(record)):
             return None
+        self.claim(record.digest)
         try:
             whole = self.blob(record.digest).stat().st_size == record.size and self.has(record.listing)
+            whole = whole and (not record.receipt or self.has(record.receipt))
         except FileNotFoundError:
             return None
         return record if whole else None
 
     def record_layer(self, key: str, record: LayerRecord) -> None:
         """Remember what a layer key was built to."""
+        self.claim(f"layers/{_hex(key)}.json")
         self._write_json(self.root / "layers" / f"{_hex(key)}.json", asdict(record))
 
     def image(self, name: str) -> dict[str, Any] | None:
         """The last build record of a recipe."""
+        self.claim(f"images/{name}.json")
         return self._json(self.root / "images" / f"{name}.json")
 
     def record_image(self, name: str, data: dict[str, Any]) -> None:
-        """Remember a build record."""
+        """Remember a build record; its time says when the image was last used."""
+        self.claim(f"images/{name}.json")
         self._write_json(self.root / "images" / f"{name}.json", data)
 
     @contextlib.contextmanager
@@ -290,7 +274,7 @@ class Store:
         left: dict[str, list[Path]] = {}
         for path in (*self.tmp.iterdir(), *(self.root / "locks").iterdir()):
             owner = path.name.partition("-")[0]
-            if owner != self.owner and re.fullmatch(r"[0-9]+\.[0-9a-f]{8}", owner):
+            if owner != self.owner and _OWNER.fullmatch(owner):
                 left.setdefault(owner, []).append(path)
         for owner, paths in left.items():
             # Held while things are removed: a process that is just starting must not take a lock that is going.
@@ -309,44 +293,30 @@ def _lock(file: IO[str]) -> bool:
 
 
 def _hold(path: Path) -> IO[str]:
-    """A file that is locked until this process ends."""
+    """A file that is locked until this process ends, and holds the first line of its claims."""
     while True:
         file = path.open("w")
         # Another process may have taken it for an old one and removed it in between.
         if _lock(file) and os.fstat(file.fileno()).st_nlink:
+            file.write(f"{_CLAIMS}\n")
+            file.flush()
             return file
         file.close()
 
 
-def remove(path: Path) -> None:
-    """Remove a file or a whole tree, whatever its permissions."""
-    import shutil
-
-    if path.is_dir() and not path.is_symlink():
-        for folder, _, _ in os.walk(path):
-            with contextlib.suppress(OSError):
-                Path(folder).chmod(0o700)
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def is_full(error: BaseException) -> TypeGuard[OSError]:
-    """Whether an error says that the disk, or the user's share of it, is full."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-
-
-def disk_error(error: OSError, where: Path) -> EngineError:
-    """An I/O error of the store, told so that the user can mend it."""
-    if is_full(error):
-        return EngineError(
-            "no space left", where=str(where), next="free some space, or point BUILDER_STORE at a larger disk"
-        )
-    return EngineError(
-        f"cannot write: {error.strerror or error}",
-        where=str(where),
-        next="point BUILDER_STORE at a folder you can write",
-    )
+def _claims(path: Path) -> list[str] | None:
+    """The lines of a process's lock file; None when the process has ended."""
+    for _ in range(20):
+        try:
+            with path.open("r+") as file:
+                if _lock(file):
+                    return None
+                if lines := file.read().splitlines():
+                    return lines
+        except FileNotFoundError:
+            return None
+        time.sleep(0.05)  # It has just begun.
+    return []
 
 
 def _hex(key: str) -> str:

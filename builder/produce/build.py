@@ -16,7 +16,8 @@ from builder.inputs.fetch import fetch
 from builder.inputs.model import FetchEvent, Input
 from builder.inputs.transfer import Cancelled as FetchCancelled
 from builder.model.plan import Plan, PlannedLayer
-from builder.oci.store import LayerRecord, Store, disk_error, is_full
+from builder.oci.blobs import disk_error, is_full
+from builder.oci.store import LayerRecord, Store
 from builder.produce.dockerfile import produce_dockerfile
 from builder.produce.events import Event, Listener, State
 from builder.produce.files import produce_files

@@ -11,7 +11,8 @@ from builder.errors import UsageError
 from builder.inputs.fetch import fetch
 from builder.inputs.model import FetchEvent
 from builder.model.plan import Plan
-from builder.oci.store import LayerRecord, Store, disk_error, remove
+from builder.oci.blobs import disk_error, remove
+from builder.oci.store import LayerRecord, Store
 from builder.produce.build import Builder
 from builder.produce.dockerfile import write_context
 from builder.produce.events import Event, Listener

@@ -11,8 +11,9 @@ from builder.engine.base import BuildRequest, Engine, Log, host_architecture
 from builder.errors import EngineError, InvalidError
 from builder.inputs.model import Input
 from builder.model.plan import PlannedLayer
+from builder.oci.blobs import remove
 from builder.oci.layer import write_layer
-from builder.oci.store import LayerRecord, Store, remove
+from builder.oci.store import LayerRecord, Store
 from builder.unpack.entry import UnpackError
 from builder.unpack.spool import index
 from builder.unpack.tree import normalise

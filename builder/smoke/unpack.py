@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from builder.errors import EngineError
-from builder.oci.store import disk_error
+from builder.oci.blobs import disk_error
 from builder.smoke.image import Image
 from builder.smoke.layers import LayerStream, clean
 from builder.smoke.tree import Entry, ImageTree

@@ -70,7 +70,7 @@ def test_what_a_killed_process_leaves_is_swept_by_the_next_but_not_what_a_living
             process.kill()
             process.communicate()
     assert temporary(Store(tmp_path)) == []
-    assert len(list((tmp_path / "locks").iterdir())) == 1
+    assert len([path for path in (tmp_path / "locks").iterdir() if path.name != "gc"]) == 1
 
 
 def test_a_process_in_another_namespace_is_not_taken_for_dead(tmp_path: Path) -> None:

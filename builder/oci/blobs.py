@@ -1,0 +1,175 @@
+"""Folders of blobs, each named by its own hash; a blob is visible only once it is complete."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TypeGuard
+
+from builder.errors import EngineError, PinError
+
+CHUNK = 1 << 20
+
+
+class Blobs:
+    """Blobs below `root`/blobs/sha256, as in an OCI layout. tmp: where they are written before they are renamed.
+
+    owner: the first part of the names of this process's temporary files.
+    """
+
+    def __init__(self, root: Path, tmp: Path) -> None:
+        self.root = root.absolute()
+        self.tmp = tmp.absolute()
+        self.owner = f"{os.getpid()}.{os.urandom(4).hex()}"
+
+    def blob(self, digest: str) -> Path:
+        """Where the blob of this digest is, or would be."""
+        algorithm, _, value = digest.partition(":")
+        return self.root / "blobs" / algorithm / value
+
+    def has(self, digest: str) -> bool:
+        """Whether the blob is there."""
+        return self.blob(digest).exists()
+
+    def taken(self, digest: str) -> None:
+        """Called before a blob appears."""
+
+    def writer(self) -> BlobWriter:
+        """A new blob to write; use it in a `with` statement."""
+        try:
+            return BlobWriter(self)
+        except OSError as error:
+            raise disk_error(error, self.root) from error
+
+    def adopt(self, source: Path, digest: str, watch: Callable[[int], None] = lambda size: None) -> None:
+        """Take a file over as this blob: as a hard link where that can be, else as a copy.
+
+        Its bytes are hashed first. watch: told how many bytes were read; it may raise. Raises PinError when they are
+        not what `digest` says, and OSError when the file cannot be read.
+        """
+        target = self.tmp / f"{self.owner}-{os.urandom(6).hex()}"
+        try:
+            target.hardlink_to(source)
+        except OSError:
+            with source.open("rb", buffering=0) as file, self.writer() as writer:
+                while chunk := file.read(CHUNK):
+                    writer.write(chunk)
+                    watch(writer.size)
+                writer.commit(digest)
+            return
+        try:
+            actual = hash_of(target, watch)
+            if actual != digest:
+                raise PinError(f"got {actual}, expected {digest}", cause="the content is not what was locked")
+            self.taken(digest)
+            target.replace(self.blob(digest))
+        finally:
+            target.unlink(missing_ok=True)
+
+
+def hash_of(path: Path, watch: Callable[[int], None] = lambda size: None) -> str:
+    """The digest of a file. watch: told how many bytes were read; it may raise."""
+    seen, size = hashlib.sha256(), 0
+    with path.open("rb", buffering=0) as file:
+        while chunk := file.read(CHUNK):
+            seen.update(chunk)
+            size += len(chunk)
+            watch(size)
+    return f"sha256:{seen.hexdigest()}"
+
+
+class BlobWriter:
+    """Writes one blob: hashed while it is written, visible after `commit`, removed when left without it."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+        descriptor, name = tempfile.mkstemp(prefix=f"{blobs.owner}-", dir=blobs.tmp)
+        self._path = Path(name)
+        self._file = os.fdopen(descriptor, "wb", buffering=1 << 20)
+        self._hash = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: bytes) -> int:
+        """Append `data`. Raises EngineError when the disk is full."""
+        try:
+            self._file.write(data)
+        except OSError as error:
+            raise disk_error(error, self._blobs.root) from error
+        self._hash.update(data)
+        self.size += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Hand everything to the disk. Raises EngineError when that is full."""
+        try:
+            self._file.flush()
+        except OSError as error:
+            raise disk_error(error, self._blobs.root) from error
+
+    def commit(self, expected: str | None = None) -> str:
+        """Make the blob visible and return its digest. Raises PinError when it is not the `expected` one."""
+        digest = f"sha256:{self._hash.hexdigest()}"
+        if expected is not None and digest != expected:
+            self.abandon()
+            raise PinError(f"got {digest}, expected {expected}", cause="the content is not what was locked")
+        target = self._blobs.blob(digest)
+        try:
+            self._file.flush()
+            self._file.close()
+            self._path.chmod(0o444)
+            self._blobs.taken(digest)
+            self._path.replace(target)
+        except OSError as error:
+            raise disk_error(error, self._blobs.root) from error
+        return digest
+
+    def abandon(self) -> None:
+        """Forget what was written."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+        self._path.unlink(missing_ok=True)
+
+    def __enter__(self) -> BlobWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.abandon()
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a whole tree, whatever its permissions."""
+    import shutil
+
+    if path.is_dir() and not path.is_symlink():
+        for folder, _, _ in os.walk(path):
+            with contextlib.suppress(OSError):
+                Path(folder).chmod(0o700)
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def is_full(error: BaseException) -> TypeGuard[OSError]:
+    """Whether an error says that the disk, or the user's share of it, is full."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def disk_error(error: OSError, where: Path) -> EngineError:
+    """An I/O error of the store, told so that the user can mend it."""
+    if is_full(error):
+        return EngineError(
+            "no space left", where=str(where), next="free some space, or point BUILDER_STORE at a larger disk"
+        )
+    return EngineError(
+        f"cannot write: {error.strerror or error}",
+        where=str(where),
+        next="point BUILDER_STORE at a folder you can write",
+    )
