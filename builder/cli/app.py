@@ -14,6 +14,7 @@ from builder.cli.doctor import doctor
 from builder.cli.lint import lint, rules
 from builder.cli.listing import list_, show
 from builder.cli.lock import lock
+from builder.cli.mirror import mirror
 from builder.cli.new import new
 from builder.cli.planning import plan, render
 from builder.cli.pushing import load, push
@@ -33,7 +34,7 @@ app = typer.Typer(
 )
 app.command("list")(list_)
 app.command("run")(run_recipe)
-for command in (show, lint, rules, lock, plan, render, build, test, push, load, prefetch, bench, doctor, new):
+for command in (show, lint, rules, lock, plan, render, build, test, push, load, mirror, prefetch, bench, doctor, new):
     app.command()(command)
 
 

@@ -11,6 +11,7 @@ from builder.cli.options import (
     BaseOption,
     CompressionOption,
     JsonOption,
+    MirrorOption,
     OfflineOption,
     PlatformOption,
     ProfileOption,
@@ -20,10 +21,12 @@ from builder.cli.options import (
     print_json,
     say,
     size,
+    warn_of,
 )
 from builder.errors import BuilderError, UsageError
 
 if TYPE_CHECKING:
+    from builder.mirror.site import Site
     from builder.model.plan import Plan
     from builder.oci.store import Store
     from builder.produce.image import Built
@@ -46,6 +49,7 @@ def build(
     platform: PlatformOption = "linux/arm64",
     compression: CompressionOption = "zstd",
     offline: OfflineOption = False,
+    mirror: MirrorOption = None,
     jobs: Annotated[
         int | None, typer.Option("--jobs", "-j", min=1, max=512, help="Parallel jobs; default: all processors.")
     ] = None,
@@ -61,6 +65,7 @@ def build(
 
     Everything that is read is in the lock, by hash; what was built before is taken from the store.
     """
+    from builder.mirror.site import site_of
     from builder.project import Project
 
     project = Project()
@@ -70,6 +75,7 @@ def build(
     if len(names) > 1 and tag is not None:
         raise UsageError("--tag names one image, but several recipes are to be built")
     folder = _output(output)
+    site = site_of(mirror)
     store = open_store()
     left: dict[str, str] = {}
     if all_:
@@ -82,7 +88,7 @@ def build(
     failed: dict[str, BuilderError] = {}
     for made in plans:
         try:
-            built, seconds = _one(store, made, engine, builder, offline, jobs, verbose)
+            built, seconds = _one(store, made, engine, builder, offline, site, jobs, verbose)
             name = tag or f"{made.recipe}:{_short(built)}"
             if folder is not None:
                 _write(built, store, folder, name)
@@ -111,7 +117,14 @@ def build(
 
 
 def _one(
-    store: Store, plan: Plan, engine: str | None, builder: str | None, offline: bool, jobs: int | None, verbose: bool
+    store: Store,
+    plan: Plan,
+    engine: str | None,
+    builder: str | None,
+    offline: bool,
+    site: Site | None,
+    jobs: int | None,
+    verbose: bool,
 ) -> tuple[Built, float]:
     from builder.cli.progress import Watch
     from builder.engine.select import select_engine
@@ -127,7 +140,9 @@ def _one(
             log=watch.log,
             announce=lambda needs: _announce(store, needs),
             jobs=jobs,
+            site=site,
         )
+    warn_of(site)
     _summary(built, watch.elapsed)
     return built, watch.elapsed
 

@@ -11,6 +11,7 @@ import typer
 from builder.errors import UsageError
 
 if TYPE_CHECKING:
+    from builder.mirror.site import Site
     from builder.model.plan import Plan
     from builder.oci.store import Store
     from builder.project import Project
@@ -27,7 +28,15 @@ SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="A layer's parameter, as LAYER.PARAMETER=VALUE. May be repeated.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-OfflineOption = Annotated[bool, typer.Option("--offline", help="Use nothing but what is in the store.")]
+OfflineOption = Annotated[
+    bool, typer.Option("--offline", help="Use nothing but what is in the store, and the mirror where one is named.")
+]
+MirrorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--mirror", envvar="BUILDER_MIRROR", help="Take inputs from this mirror first: DIR or REGISTRY/REPOSITORY."
+    ),
+]
 PlatformOption = Annotated[str, typer.Option("--platform", help="Platform of the image.")]
 CompressionOption = Annotated[
     str, typer.Option("--compression", help="How layers are compressed: zstd, or gzip for old clients.")
@@ -76,6 +85,12 @@ def print_json(value: Any) -> None:
 def say(text: str) -> None:
     """A message to the person watching; results go to standard output, this does not."""
     print(text, file=sys.stderr, flush=True)
+
+
+def warn_of(site: Site | None) -> None:
+    """Say what a mirror could not give."""
+    for text in site.warnings() if site is not None else ():
+        say(f"warning: {text}")
 
 
 def size(count: int) -> str:

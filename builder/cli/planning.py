@@ -10,6 +10,7 @@ import typer
 from builder.cli.options import (
     BaseOption,
     JsonOption,
+    MirrorOption,
     OfflineOption,
     PlatformOption,
     ProfileOption,
@@ -19,6 +20,7 @@ from builder.cli.options import (
     open_store,
     print_json,
     say,
+    warn_of,
 )
 
 
@@ -66,6 +68,7 @@ def render(
         ),
     ] = None,
     offline: OfflineOption = False,
+    mirror: MirrorOption = None,
 ) -> None:
     """Print one complete Dockerfile that makes an equivalent image."""
     from builder.plan.render import render as render_plan
@@ -76,10 +79,12 @@ def render(
     text = render_plan(project, made)
     if context is not None:
         from builder.cli.progress import Watch
+        from builder.mirror.site import site_of
         from builder.produce.context import write_full_context
 
-        store = open_store()
+        store, site = open_store(), site_of(mirror)
         with Watch() as watch:
-            write_full_context(store, made, text, context, offline=offline, listener=watch.heard)
+            write_full_context(store, made, text, context, offline=offline, listener=watch.heard, site=site)
+        warn_of(site)
         say(f"context written; now: docker buildx build --network=none --platform {made.platform} {context}")
     print(text, end="")

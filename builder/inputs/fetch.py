@@ -6,15 +6,17 @@ import os
 import queue
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from builder import __version__
-from builder.errors import PinError
+from builder.errors import BuilderError, NetworkError, PinError
 from builder.inputs.model import FetchEvent, Input
 from builder.inputs.places import Hosts, Mirror, address_of, failure, machine_hosts, mirrors_of
 from builder.inputs.transfer import Cancelled, Download, Failed
-from builder.oci.store import Store
+from builder.mirror.site import Site, refused
+from builder.oci.blobs import Blobs
 
 if TYPE_CHECKING:
     import requests
@@ -25,7 +27,7 @@ LONGEST_WAIT = 60.0
 
 
 def fetch(
-    store: Store,
+    store: Blobs,
     wanted: Sequence[Input],
     *,
     offline: bool,
@@ -34,46 +36,68 @@ def fetch(
     hosts: Hosts | None = None,
     backoff: float = 0.5,
     cancel: Event | None = None,
+    site: Site | None = None,
+    failed: Callable[[Input, BuilderError], None] | None = None,
 ) -> None:
     """Bring every `wanted` input into the store; returns when all are there and verified.
 
     progress is called in the calling thread. hosts: instead of what this machine is configured to use. backoff: seconds
     before the second round of mirrors, doubled for each further one. cancel: gives up once it is set, also while every
-    mirror is silent (raises Cancelled). Raises PinError (an input vanished, differs from
-    the lock, or is missing while `offline`) and NetworkError (no mirror answered). On any exception, Ctrl-C included,
-    the transfers stop and nothing partial stays in the store.
+    mirror is silent (raises Cancelled). site: a mirror of ours, which comes first; while `offline` nothing else is
+    asked. failed: told of an input that cannot be had, instead of giving up; in the calling thread.
+
+    Raises PinError (an input vanished, differs from the lock, or is missing while `offline`) and NetworkError (no
+    mirror answered). On any exception, Ctrl-C included, the transfers stop and nothing partial stays in the store.
     """
     missing: dict[str, Input] = {}
     for item in wanted:
         if store.has(item.digest):
-            progress(FetchEvent(item.file, item.size, item.size, "cached"))
+            progress(FetchEvent(item.file, item.size, item.size, "cached", item.digest))
         else:
             missing[item.digest] = item
     if not missing:
         return
-    if offline:
+    if offline and site is None:
         raise _offline_error(list(missing.values()))
     # The largest first: no worker then sits alone with it at the end.
     queued = sorted(missing.values(), key=lambda item: (-item.size, item.file))
-    _Pool(store, queued, hosts, backoff).run(workers, progress, cancel or Event())
+    pool = _Pool(store, queued, Hosts() if offline else hosts, backoff, site, offline=offline)
+    pool.run(workers, progress, cancel or Event(), failed)
 
 
 class _Pool:
     """Worker threads over one list of inputs; what they have to say goes through a queue to the calling thread."""
 
-    def __init__(self, store: Store, wanted: Sequence[Input], hosts: Hosts | None, backoff: float) -> None:
+    def __init__(
+        self,
+        store: Blobs,
+        wanted: Sequence[Input],
+        hosts: Hosts | None,
+        backoff: float,
+        site: Site | None,
+        *,
+        offline: bool,
+    ) -> None:
         self.store = store
         self.count = len(wanted)
         self.hosts = hosts or machine_hosts({item.kind for item in wanted})
         self.backoff = backoff
+        self.site = site
+        self.offline = offline
         self.cancel = Event()
         self.todo: queue.SimpleQueue[Input] = queue.SimpleQueue()
-        self.said: queue.SimpleQueue[FetchEvent | BaseException] = queue.SimpleQueue()
+        self.said: queue.SimpleQueue[FetchEvent | _Failure | BaseException] = queue.SimpleQueue()
         self.open: set[Download] = set()
         for item in wanted:
             self.todo.put(item)
 
-    def run(self, workers: int, progress: Callable[[FetchEvent], None], cancel: Event) -> None:
+    def run(
+        self,
+        workers: int,
+        progress: Callable[[FetchEvent], None],
+        cancel: Event,
+        failed: Callable[[Input, BuilderError], None] | None,
+    ) -> None:
         threads = [Thread(target=self._work, daemon=True) for _ in range(min(workers, self.count))]
         for thread in threads:
             thread.start()
@@ -88,6 +112,12 @@ class _Pool:
                     continue
                 if isinstance(word, BaseException):
                     raise word
+                if isinstance(word, _Failure):
+                    if failed is None:
+                        raise word.error
+                    failed(word.item, word.error)
+                    left -= 1
+                    continue
                 progress(word)
                 left -= word.state == "done"
         finally:
@@ -103,7 +133,11 @@ class _Pool:
         session = new_session()
         try:
             while not self.cancel.is_set():
-                self._one(session, self.todo.get_nowait())
+                item = self.todo.get_nowait()
+                try:
+                    self._one(session, item)
+                except (PinError, NetworkError) as error:
+                    self.said.put(_Failure(item, error))
         except (queue.Empty, Cancelled):
             pass
         except BaseException as error:
@@ -112,14 +146,14 @@ class _Pool:
             session.close()
 
     def _one(self, session: requests.Session, item: Input) -> None:
-        self.said.put(FetchEvent(item.file, 0, item.size, "start"))
+        self.said.put(FetchEvent(item.file, 0, item.size, "start", item.digest))
         told = 0
 
         def report(received: int) -> None:
             nonlocal told
             if received - told >= 1 << 20 or received < told:
                 told = received
-                self.said.put(FetchEvent(item.file, received, item.size, "progress"))
+                self.said.put(FetchEvent(item.file, received, item.size, "progress", item.digest))
 
         download = Download(self.store, item, self.cancel, report)
         self.open.add(download)
@@ -128,12 +162,21 @@ class _Pool:
         finally:
             download.close()
             self.open.discard(download)
-        self.said.put(FetchEvent(item.file, item.size, item.size, "done"))
+        self.said.put(FetchEvent(item.file, item.size, item.size, "done", item.digest))
 
     def _rounds(self, session: requests.Session, item: Input, download: Download) -> None:
         """Try every mirror; those with passing trouble again, ROUNDS times in all."""
-        mirrors = mirrors_of(item, self.hosts)
         failures: dict[Mirror, Failed] = {}
+        if self.site is not None:
+            try:
+                download.take(self.site.open(item))
+                return
+            except Failed as failed:
+                if self.offline:
+                    raise refused(item, self.site, failed) from None
+                self.site.lacks(item.name, failed.reason)
+                failures[Mirror("mirror", self.site.name)] = failed
+        mirrors = mirrors_of(item, self.hosts)
         for number in range(ROUNDS):
             for mirror in mirrors:
                 if self.cancel.is_set():
@@ -152,13 +195,19 @@ class _Pool:
         raise failure(item, failures)
 
 
+@dataclass(frozen=True)
+class _Failure:
+    item: Input
+    error: BuilderError
+
+
 def _offline_error(missing: Sequence[Input]) -> PinError:
     names = ", ".join(item.name for item in missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
     size = sum(item.size for item in missing) / 1e6
     return PinError(
         f"not in the store, and this is offline: {names}",
         cause=f"{len(missing)} inputs ({size:.1f} MB) have not been fetched on this machine",
-        next="run the same command once without --offline",
+        next="run the same command once without --offline, or name a mirror that has them: --mirror",
     )
 
 

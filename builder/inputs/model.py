@@ -45,6 +45,7 @@ class FetchEvent:
     received: int
     total: int
     state: Literal["start", "progress", "done", "cached"]
+    digest: str = ""
 
 
 def from_deb(deb: Deb, locked: str) -> Input:

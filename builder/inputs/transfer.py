@@ -6,10 +6,11 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Literal
 
-from builder.errors import PinError
+from builder.errors import NetworkError, PinError
 from builder.inputs.model import Input
 from builder.oci.blobs import Blobs, BlobWriter
 
@@ -62,6 +63,35 @@ class Download:
             self._copy(response)
         self._commit()
 
+    def take(self, source: Path | Iterator[bytes]) -> None:
+        """Get the whole from a mirror of ours, a file or chunks, and commit it. Raises as `pull` does."""
+        self._restart()
+        try:
+            if isinstance(source, Path):
+                self._link(source)
+            else:
+                for chunk in source:
+                    self._append(chunk)
+                self._commit()
+        except PinError as error:
+            raise Failed("wrong", error.what) from error
+        except NetworkError as error:
+            raise Failed("transient", error.what) from error
+        except OSError as error:
+            raise Failed("transient", f"cannot read it: {error.strerror or error}") from error
+
+    def _link(self, source: Path) -> None:
+        size = source.stat().st_size
+        if size != self._wanted.size:
+            raise Failed("wrong", f"has {size} bytes, locked are {self._wanted.size}")
+
+        def watch(count: int) -> None:
+            if self._cancel.is_set():
+                raise Cancelled
+            self._report(count)
+
+        self._store.adopt(source, self._wanted.digest, watch)
+
     def _position(self, response: requests.Response) -> None:
         """Check the answer's status, and that its body starts where what arrived ends."""
         start = self._writer.size
@@ -84,13 +114,16 @@ class Download:
     def _copy(self, response: requests.Response) -> None:
         # read1 hands over what arrived: a cancel is seen soon, and nothing is lost when the connection breaks.
         while chunk := response.raw.read1(CHUNK, decode_content=False):
-            if self._cancel.is_set():
-                raise Cancelled
-            self._writer.write(chunk)
-            if self._writer.size > self._wanted.size:
-                self._restart()
-                raise Failed("wrong", f"has more than the locked {self._wanted.size} bytes")
-            self._report(self._writer.size)
+            self._append(chunk)
+
+    def _append(self, chunk: bytes) -> None:
+        if self._cancel.is_set():
+            raise Cancelled
+        self._writer.write(chunk)
+        if self._writer.size > self._wanted.size:
+            self._restart()
+            raise Failed("wrong", f"has more than the locked {self._wanted.size} bytes")
+        self._report(self._writer.size)
 
     def _commit(self) -> None:
         if self._writer.size < self._wanted.size:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from builder.errors import BuilderError, NetworkError, PinError
+from builder.mirror.site import Site
 from builder.model.plan import Plan
 from builder.oci.image import BaseImage, parse_base
 from builder.oci.manifest import check_platform
@@ -13,8 +14,10 @@ from builder.oci.registry import Registry
 from builder.oci.store import Store
 
 
-def base_image(plan: Plan, store: Store, *, offline: bool) -> BaseImage | None:
+def base_image(plan: Plan, store: Store, *, offline: bool, site: Site | None = None) -> BaseImage | None:
     """The base of a plan, a few kilobytes; None for a hermetic one. Its layers are not touched.
+
+    site: a mirror of ours, asked before the registry.
 
     Raises NetworkError when its registry cannot be reached (naming the hermetic base where there is one), PinError
     when it is another image than the pinned one, or for another platform.
@@ -26,18 +29,41 @@ def base_image(plan: Plan, store: Store, *, offline: bool) -> BaseImage | None:
     manifest = _from_store(store, plan.base_manifest)
     config = _from_store(store, json.loads(manifest)["config"]["digest"]) if manifest else None
     if manifest is None or config is None:
-        if offline:
+        found = _from_site(plan, site, offline=offline) if site is not None else None
+        if found is None and offline:
             raise PinError(
                 f"the base {plan.base} is not in the store, and this is offline",
                 where=str(reference),
                 next="run the same command once without --offline",
             )
-        manifest, config = _from_registry(plan, store, reference)
+        manifest, config = found or _from_registry(plan, reference)
+        check_platform(config, plan.platform, str(reference))
+        store.put(manifest)
+        store.put(config)
     check_platform(config, plan.platform, str(reference))
     return parse_base(str(reference), manifest, config)
 
 
-def _from_registry(plan: Plan, store: Store, reference: Reference) -> tuple[bytes, bytes]:
+def _from_site(plan: Plan, site: Site, *, offline: bool) -> tuple[bytes, bytes] | None:
+    assert plan.base_manifest is not None
+    try:
+        return site.base(plan.base_manifest)
+    except (PinError, NetworkError, OSError) as error:
+        if not offline:
+            site.lacks(f"base {plan.base}", error.what if isinstance(error, BuilderError) else str(error))
+            return None
+        if isinstance(error, OSError):
+            raise NetworkError(f"cannot read the base {plan.base} from the mirror", where=site.name) from error
+        raise type(error)(
+            f"the base {plan.base} is neither in the store nor in the mirror, and this is offline",
+            where=site.name,
+            cause=error.what,
+            next=f"complete or mend the mirror where there is a network: builder mirror {site.name} --verify "
+            f"--recipe {plan.recipe} --base {plan.base}",
+        ) from error
+
+
+def _from_registry(plan: Plan, reference: Reference) -> tuple[bytes, bytes]:
     registry = Registry()
     try:
         found = registry.manifest(reference)
@@ -50,9 +76,6 @@ def _from_registry(plan: Plan, store: Store, reference: Reference) -> tuple[byte
         config = registry.config(reference, found)
     except NetworkError as error:
         raise with_hermetic_hint(error, plan) from error
-    check_platform(config, plan.platform, str(reference))
-    store.put(found.data)
-    store.put(config)
     return found.data, config
 
 

@@ -8,12 +8,15 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from builder.errors import UsageError
 from builder.oci.blobs import disk_error
 from builder.oci.image import Image, ImageLayer
 from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
 from builder.oci.store import Store
+
+_NAME = "org.opencontainers.image.ref.name"
 
 BlobSource = Callable[[ImageLayer], Iterator[bytes]]
 """Gives the bytes of a layer of the base, verified."""
@@ -26,7 +29,7 @@ def write_layout(image: Image, store: Store, folder: Path, *, name: str, base_bl
     whoever reads the folder meanwhile sees the old image or the new one. Raises UsageError for a folder that holds
     something else.
     """
-    _prepare(folder)
+    prepare(folder)
     try:
         blobs = folder / "blobs" / "sha256"
         blobs.mkdir(parents=True, exist_ok=True)
@@ -41,18 +44,20 @@ def write_layout(image: Image, store: Store, folder: Path, *, name: str, base_bl
                 _link(store.blob(layer.digest), target)
         _write(blobs / image.config_digest.removeprefix("sha256:"), iter((image.config,)))
         _write(blobs / image.digest.removeprefix("sha256:"), iter((image.manifest,)))
-        _write(folder / "oci-layout", iter((b'{"imageLayoutVersion":"1.0.0"}',)))
-        _write(folder / "index.json", iter((_index(folder, image, name),)))
+        os_name, architecture = (json.loads(image.config)[key] for key in ("os", "architecture"))
+        platform = {"architecture": architecture, "os": os_name}
+        list_entry(folder, image.digest, len(image.manifest), name, platform=platform)
     except OSError as error:
         raise disk_error(error, folder) from error
 
 
-def _prepare(folder: Path) -> None:
+def prepare(folder: Path, option: str = "--output oci:DIR") -> None:
+    """Make the folder of a layout. Raises UsageError for one that holds something else; option: what named it."""
     if folder.exists() and not folder.is_dir():
         raise UsageError("is a file, not a folder", where=str(folder))
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "oci-layout").exists():
         raise UsageError(
-            "is not empty and not an OCI layout", where=str(folder), next="name a new folder: --output oci:DIR"
+            "is not empty and not an OCI layout", where=str(folder), next=f"name a new folder: {option}"
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -60,27 +65,44 @@ def _prepare(folder: Path) -> None:
         raise disk_error(error, folder) from error
 
 
-def _index(folder: Path, image: Image, name: str) -> bytes:
-    os_name, architecture = json.loads(image.config)["os"], json.loads(image.config)["architecture"]
-    entry = {
-        "mediaType": OCI_MANIFEST,
-        "digest": image.digest,
-        "size": len(image.manifest),
-        "annotations": {"org.opencontainers.image.ref.name": name},
-        "platform": {"architecture": architecture, "os": os_name},
-    }
-    others = []
+def list_entry(folder: Path, digest: str, size: int, name: str, **more: Any) -> None:
+    """List a manifest that lies in the layout under the name `name`, which another one may have had.
+
+    The index is replaced at once. more: further keys of its descriptor. Raises UsageError for a damaged index.
+    """
+    annotations = {_NAME: name}
+    entry = {"mediaType": OCI_MANIFEST, "digest": digest, "size": size, **more, "annotations": annotations}
+    others = [item for item in read_index(folder) if item.get("annotations", {}).get(_NAME) != name]
+    listed = sorted([*others, entry], key=lambda item: str(item.get("annotations", {}).get(_NAME, "")))
+    _write(folder / "oci-layout", iter((b'{"imageLayoutVersion":"1.0.0"}',)))
+    _write_index(folder, listed)
+
+
+def begin(folder: Path) -> None:
+    """Make a prepared folder a layout that lists nothing, unless it is one. Raises OSError."""
+    if not (folder / "index.json").exists():
+        _write_index(folder, [])
+    if not (folder / "oci-layout").exists():
+        _write(folder / "oci-layout", iter((b'{"imageLayoutVersion":"1.0.0"}',)))
+
+
+def _write_index(folder: Path, listed: list[dict[str, Any]]) -> None:
+    index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": listed}
+    _write(folder / "index.json", iter((json.dumps(index, indent=1).encode(),)))
+
+
+def read_index(folder: Path) -> list[dict[str, Any]]:
+    """The descriptors that a layout lists; none where there is no index yet. Raises UsageError for a damaged one."""
     path = folder / "index.json"
-    if path.exists():
-        try:
-            others = [
-                item
-                for item in json.loads(path.read_bytes())["manifests"]
-                if item.get("annotations", {}).get("org.opencontainers.image.ref.name") != name
-            ]
-        except (ValueError, KeyError, AttributeError, TypeError):
-            raise UsageError("index.json is damaged", where=str(folder), next="name a new folder") from None
-    return json.dumps({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [*others, entry]}, indent=1).encode()
+    if not path.exists():
+        return []
+    try:
+        found = json.loads(path.read_bytes())["manifests"]
+        if isinstance(found, list) and all(isinstance(item.get("annotations", {}), dict) for item in found):
+            return found
+    except (ValueError, KeyError, AttributeError, TypeError):
+        pass
+    raise UsageError("index.json is damaged", where=str(folder), next="name a new folder")
 
 
 def _link(source: Path, target: Path) -> None:

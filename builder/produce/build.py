@@ -15,6 +15,7 @@ from builder.engine.process import Cancelled
 from builder.inputs.fetch import fetch
 from builder.inputs.model import FetchEvent, Input
 from builder.inputs.transfer import Cancelled as FetchCancelled
+from builder.mirror.site import Site
 from builder.model.plan import Plan, PlannedLayer
 from builder.oci.blobs import disk_error, is_full
 from builder.oci.store import LayerRecord, Store
@@ -51,8 +52,10 @@ class Builder:
         listener: Listener,
         log: Callable[[str], None],
         jobs: int | None = None,
+        site: Site | None = None,
     ) -> None:
         self.store = store
+        self.site = site
         self.plan = plan
         self.offline = offline
         self.jobs = jobs or os.cpu_count() or 1
@@ -152,11 +155,10 @@ class Builder:
                 return
 
     def _fetch(self, wanted: list[Input], jobs: list[_Job], start: Callable[[_Job], None]) -> None:
-        by_file = {item.file: item for item in wanted}
         received = self._received
 
         def heard(event: FetchEvent) -> None:
-            digest = by_file[event.name].digest
+            digest = event.digest
             received[digest] = event.received
             for job in jobs:
                 if digest in job.missing:
@@ -168,7 +170,9 @@ class Builder:
                     start(job)
 
         try:
-            fetch(self.store, wanted, offline=self.offline, progress=heard, cancel=self._cancel)
+            fetch(
+                self.store, wanted, offline=self.offline, progress=heard, cancel=self._cancel, site=self.site
+            )
         except FetchCancelled:
             raise Cancelled from None
         except BaseException as error:

@@ -10,6 +10,7 @@ import builder.unpack
 from builder.errors import UsageError
 from builder.inputs.fetch import fetch
 from builder.inputs.model import FetchEvent
+from builder.mirror.site import Site
 from builder.model.plan import Plan
 from builder.oci.blobs import disk_error, remove
 from builder.oci.store import LayerRecord, Store
@@ -20,7 +21,14 @@ from builder.produce.survey import check_space, survey_roots
 
 
 def write_full_context(
-    store: Store, plan: Plan, dockerfile: str, folder: Path, *, offline: bool, listener: Listener
+    store: Store,
+    plan: Plan,
+    dockerfile: str,
+    folder: Path,
+    *,
+    offline: bool,
+    listener: Listener,
+    site: Site | None = None,
 ) -> None:
     """Write Dockerfile, inputs (hard links into the store), descriptions, the unpacker and both toolchain roots.
 
@@ -37,9 +45,9 @@ def write_full_context(
         received[event.name] = event.received
         listener(Event("inputs", "fetching", sum(received.values()), total))
 
-    fetch(store, list(inputs.values()), offline=offline, progress=heard)
+    fetch(store, list(inputs.values()), offline=offline, progress=heard, site=site)
     listener(Event("inputs", "done", total, total))
-    toolchains = _toolchains(store, plan, offline=offline, listener=listener)
+    toolchains = _toolchains(store, plan, offline=offline, listener=listener, site=site)
     files = {path: data for layer in plan.layers for path, data in layer.context.items()}
     for layer in plan.layers:
         if layer.spec is not None:
@@ -60,10 +68,14 @@ def write_full_context(
         remove(partial)
 
 
-def _toolchains(store: Store, plan: Plan, *, offline: bool, listener: Listener) -> dict[str, LayerRecord]:
+def _toolchains(
+    store: Store, plan: Plan, *, offline: bool, listener: Listener, site: Site | None
+) -> dict[str, LayerRecord]:
     needs = survey_roots(store, plan)
     check_space(store, needs)
-    Builder(store, plan, engine=_no_engine, offline=offline, listener=listener, log=lambda line: None).run(needs)
+    Builder(
+        store, plan, engine=_no_engine, offline=offline, listener=listener, log=lambda line: None, site=site
+    ).run(needs)
     found = {}
     for layer in plan.toolchains:
         record = store.layer(layer.key)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from builder.engine.base import Engine
 from builder.errors import InvalidError
+from builder.mirror.site import Site
 from builder.model.plan import Plan
 from builder.oci.basefetch import base_image
 from builder.oci.image import Image, assemble
@@ -37,17 +38,21 @@ def build_image(
     log: Callable[[str], None],
     announce: Callable[[Needs], None],
     jobs: int | None = None,
+    site: Site | None = None,
 ) -> Built:
     """Build what the store lacks and assemble the image. A build whose layers are all there starts no engine.
 
-    announce: told what the build will take, before it starts. Raises BuilderError.
+    announce: told what the build will take, before it starts. site: a mirror to take inputs from before all others.
+    Raises BuilderError.
     """
-    base = base_image(plan, store, offline=offline)
+    base = base_image(plan, store, offline=offline, site=site)
     needs = survey(store, plan)
     if needs.layers:
         announce(needs)
         check_space(store, needs)
-        Builder(store, plan, engine=engine, offline=offline, listener=listener, log=log, jobs=jobs).run(needs)
+        Builder(
+            store, plan, engine=engine, offline=offline, listener=listener, log=log, jobs=jobs, site=site
+        ).run(needs)
     built = assembled(store, plan, base_checked=base is not None, offline=offline)
     return Built(plan, built.image, built.records, frozenset(layer.id for layer in needs.layers))
 

@@ -1,0 +1,123 @@
+"""What a mirror holds of a plan: an OCI artifact whose blobs are the plan's inputs. Pure.
+
+A folder is an OCI layout, a registry holds the same artifacts under the same tags. Readers take blobs by their hash and
+need no artifact; it keeps the blobs from being collected as garbage, and says what they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from builder.inputs.model import Input
+from builder.model.plan import Plan, canonical
+from builder.oci.manifest import OCI_MANIFEST, sha256
+
+ARTIFACT = "application/vnd.builder.inputs.v1"
+CONTENT = "application/vnd.builder.input.v1"
+EMPTY = b"{}"
+EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
+"""The config of an artifact that needs none (OCI image spec 1.1)."""
+
+_TAG_LENGTH = 128
+
+
+@dataclass(frozen=True)
+class Content:
+    """One file of a mirror; size in bytes. kind: deb, wheel, source, base-manifest, base-config or base-layer.
+
+    source: how it is fetched when it is one of the lock's files.
+    """
+
+    kind: str
+    name: str
+    file: str
+    digest: str
+    size: int
+    source: Input | None = None
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """The inputs of one plan: its tag, its manifest's exact bytes, and what that names."""
+
+    tag: str
+    manifest: bytes
+    contents: tuple[Content, ...]
+
+    @property
+    def digest(self) -> str:
+        """The manifest's digest."""
+        return sha256(self.manifest)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all contents."""
+        return sum(item.size for item in self.contents)
+
+
+def locked_contents(plan: Plan) -> list[Content]:
+    """Every locked file that a plan's layers are made from; the toolchains of all build platforms when one compiles."""
+    toolchains = plan.toolchains if any(layer.toolchain for layer in plan.layers) else ()
+    inputs = {item.digest: item for layer in (*plan.layers, *toolchains) for item in layer.inputs}
+    return [Content(item.kind, item.name, item.file, item.digest, item.size, item) for item in inputs.values()]
+
+
+def base_contents(plan: Plan, manifest: bytes, config: bytes) -> list[Content]:
+    """The manifest and config of a plan's registry base."""
+    return [
+        Content("base-manifest", plan.base, f"{plan.base}.manifest.json", sha256(manifest), len(manifest)),
+        Content("base-config", plan.base, f"{plan.base}.config.json", sha256(config), len(config)),
+    ]
+
+
+def layer_contents(plan: Plan, layers: Iterable[Mapping[str, object]]) -> list[Content]:
+    """The base's own layers, by the descriptors of its manifest."""
+    found = []
+    for number, layer in enumerate(layers):
+        digest, size = layer["digest"], layer["size"]
+        assert isinstance(digest, str) and isinstance(size, int)
+        found.append(Content("base-layer", f"{plan.base} {number}", f"{plan.base}.layer-{number}", digest, size))
+    return found
+
+
+def make_artifact(plan: Plan, tag: str, contents: Sequence[Content]) -> Artifact:
+    """The artifact of a plan: the same bytes for the same inputs, on any machine."""
+    unique = {item.digest: item for item in sorted(contents, key=_order, reverse=True)}
+    listed = tuple(sorted(unique.values(), key=_order))
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": OCI_MANIFEST,
+        "artifactType": ARTIFACT,
+        "config": {"mediaType": EMPTY_TYPE, "digest": sha256(EMPTY), "size": len(EMPTY)},
+        "layers": [
+            {
+                "mediaType": CONTENT,
+                "digest": item.digest,
+                "size": item.size,
+                "annotations": {
+                    "org.opencontainers.image.title": item.file,
+                    "org.builder.input.kind": item.kind,
+                    "org.builder.input.name": item.name,
+                },
+            }
+            for item in listed
+        ],
+        "annotations": {"org.builder.recipe": plan.recipe, "org.builder.base": plan.base},
+    }
+    return Artifact(tag, canonical(manifest), listed)
+
+
+def tag_of(plan: Plan, variant: Iterable[str] = ()) -> str:
+    """RECIPE.BASE, then what makes this plan another than the recipe's own: its profile, `--set` options."""
+    tag = ".".join((plan.recipe, plan.base))
+    if words := list(variant):
+        tag += "." + hashlib.sha256(canonical(words)).hexdigest()[:8]
+    if len(tag) > _TAG_LENGTH:
+        tag = f"{tag[: _TAG_LENGTH - 9]}.{hashlib.sha256(tag.encode()).hexdigest()[:8]}"
+    return tag
+
+
+def _order(item: Content) -> tuple[str, str, str]:
+    return item.kind, item.file, item.digest

@@ -1,0 +1,272 @@
+"""Where a mirror is: a folder (an OCI layout) or a repository of a registry. Both give blobs by hash and take them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Protocol
+
+from builder.errors import EngineError, PinError, UsageError
+from builder.mirror.artifact import ARTIFACT, EMPTY, Artifact
+from builder.oci.blobs import CHUNK, Blobs, disk_error, hash_of, remove
+from builder.oci.layout import begin, list_entry, prepare, read_index
+from builder.oci.manifest import OCI_MANIFEST, sha256
+from builder.oci.reference import Reference, is_registry
+
+if TYPE_CHECKING:
+    from builder.oci.registry import Registry
+
+_PARTIAL = ".partial"
+
+
+class Place(Protocol):
+    """Blobs by hash. name: as the user knows it."""
+
+    name: str
+
+    def has(self, digest: str, size: int) -> bool:
+        """Whether a blob of this size is there under this name. Raises NetworkError."""
+
+    def read(self, digest: str, size: int | None = None) -> Iterator[bytes]:
+        """A blob's chunks, which the reader verifies. Raises PinError when it is absent, NetworkError, OSError."""
+
+    def file(self, digest: str) -> Path | None:
+        """The file of a blob that is there, where it is one."""
+
+    def give(self, digest: str, size: int, chunks: Callable[[], Iterator[bytes]]) -> None:
+        """Take a blob; chunks gives its bytes from the start. Raises PinError, NetworkError, EngineError."""
+
+    def take(self, file: Path, digest: str, size: int, watch: Callable[[int], None]) -> None:
+        """Take a blob from a file. watch: told how many bytes were read; it may raise. Raises as `give` does."""
+
+    def sound(self, digest: str, size: int) -> bool:
+        """Read a blob; whether its bytes hash to its name. Raises NetworkError."""
+
+    def discard(self, digest: str) -> None:
+        """Remove a blob with wrong bytes, where that can be done."""
+
+    def publish(self, artifact: Artifact) -> bool:
+        """List an artifact whose blobs are all there; False when it was listed already."""
+
+    def writing(self) -> contextlib.AbstractContextManager[None]:
+        """What must be entered before anything is written."""
+
+
+def place_of(text: str) -> Place:
+    """A place as people write it: DIR, oci:DIR or REGISTRY/REPOSITORY. Raises UsageError.
+
+    It is a registry when its first part can be nothing else, by docker's rule; ./DIR is a folder in any case.
+    """
+    if text.startswith("oci:"):
+        return FolderPlace(Path(text.removeprefix("oci:")))
+    first, slash, _ = text.partition("/")
+    is_host = slash and first not in (".", "..", "~") and (any(mark in first for mark in ".:[") or first == "localhost")
+    if is_host and is_registry(first.lower()):
+        return RegistryPlace(text)
+    if not text:
+        raise UsageError("a mirror without a name", next="name a folder or REGISTRY/REPOSITORY")
+    return FolderPlace(Path(text))
+
+
+class FolderPlace(Blobs):
+    """An OCI layout. One process may write to it at a time; others may read meanwhile."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder.expanduser(), folder.expanduser() / _PARTIAL)
+        self.name = str(folder)
+
+    def has(self, digest: str, size: int | None = None) -> bool:
+        """Whether a blob of this size is there. Its bytes are not read."""
+        try:
+            found = self.blob(digest).stat().st_size
+        except OSError:
+            return False
+        return size is None or found == size
+
+    def read(self, digest: str, size: int | None = None) -> Iterator[bytes]:
+        """A blob's chunks, not verified. Raises PinError when it is absent, OSError."""
+        try:
+            file = self.blob(digest).open("rb", buffering=0)
+        except (FileNotFoundError, NotADirectoryError):
+            raise PinError(f"{digest} is not there", where=self.name) from None
+        return _chunks(file)
+
+    def file(self, digest: str) -> Path | None:
+        """The blob's file."""
+        path = self.blob(digest)
+        return path if path.is_file() else None
+
+    def sound(self, digest: str, size: int) -> bool:
+        """Whether the bytes of a blob hash to its name."""
+        try:
+            return hash_of(self.blob(digest)) == digest
+        except OSError:
+            return False
+
+    def give(self, digest: str, size: int, chunks: Callable[[], Iterator[bytes]]) -> None:
+        """Write a blob, whole or not at all."""
+        with self.writer() as writer:
+            for chunk in chunks():
+                writer.write(chunk)
+            writer.commit(digest)
+
+    def take(self, file: Path, digest: str, size: int, watch: Callable[[int], None]) -> None:
+        """Link or copy a file, whose bytes are hashed."""
+        self.adopt(file, digest, watch)
+
+    def discard(self, digest: str) -> None:
+        """Remove a blob."""
+        self.blob(digest).unlink(missing_ok=True)
+
+    def publish(self, artifact: Artifact) -> bool:
+        """List the artifact in index.json, in the place of an older one of its tag."""
+        for data in (EMPTY, artifact.manifest):
+            if not self.has(sha256(data), len(data)):
+                self.give(sha256(data), len(data), lambda data=data: iter((data,)))  # type: ignore[misc]
+        if any(item.get("digest") == artifact.digest and _tag(item) == artifact.tag for item in read_index(self.root)):
+            return False
+        try:
+            list_entry(self.root, artifact.digest, len(artifact.manifest), artifact.tag, artifactType=ARTIFACT)
+        except OSError as error:
+            raise disk_error(error, self.root) from error
+        return True
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Make the folder, be the only writer, and leave nothing half-written behind, nor what another left."""
+        prepare(self.root, "builder mirror DIR")
+        handle = os.open(self.root, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise EngineError(
+                    "another builder writes to this mirror", where=self.name, next="run again when it has ended"
+                ) from None
+            except OSError:
+                pass  # a file system without locks
+            try:
+                remove(self.tmp)
+                self.tmp.mkdir()
+                (self.root / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
+                begin(self.root)  # What an interrupted first run leaves must be gone on with, not refused.
+            except OSError as error:
+                raise disk_error(error, self.root) from error
+            try:
+                yield
+            finally:
+                remove(self.tmp)
+        finally:
+            os.close(handle)
+
+
+class RegistryPlace:
+    """A repository. Its tags are the artifacts'."""
+
+    def __init__(self, text: str, client: Registry | None = None) -> None:
+        self._at = Reference.parse(text)
+        if self._at.tag or self._at.digest:
+            raise UsageError(
+                f"{text!r} names one image", cause="a mirror is a whole repository", next="leave out tag and digest"
+            )
+        self.name = f"{self._at.registry}/{self._at.repository}"
+        self._client = client
+
+    @property
+    def client(self) -> Registry:
+        """Made when it is first needed: that reads configuration and logins."""
+        if self._client is None:
+            from builder.oci.registry import Registry
+
+            self._client = Registry()
+        return self._client
+
+    def has(self, digest: str, size: int) -> bool:
+        """Ask the registry."""
+        return self.client.has_blob(self._at, digest)
+
+    def read(self, digest: str, size: int | None = None) -> Iterator[bytes]:
+        """From the registry or a mirror of it, verified."""
+        return self.client.blob(self._at, digest, size)
+
+    def file(self, digest: str) -> Path | None:
+        """There is none."""
+        return None
+
+    def give(self, digest: str, size: int, chunks: Callable[[], Iterator[bytes]]) -> None:
+        """Upload a blob."""
+        self.client.upload(self._at, digest, size, chunks)
+
+    def take(self, file: Path, digest: str, size: int, watch: Callable[[int], None]) -> None:
+        """Upload a file."""
+
+        def chunks() -> Iterator[bytes]:
+            count = 0
+            for chunk in _chunks(file.open("rb", buffering=0)):
+                count += len(chunk)
+                watch(count)
+                yield chunk
+
+        self.client.upload(self._at, digest, size, chunks)
+
+    def sound(self, digest: str, size: int) -> bool:
+        """Read it from the registry."""
+        try:
+            for _ in self.client.blob(self._at, digest, size):
+                pass
+        except PinError:
+            return False
+        return True
+
+    def discard(self, digest: str) -> None:
+        """A registry keeps what it has; an upload may mend it."""
+
+    def publish(self, artifact: Artifact) -> bool:
+        """Write the manifest to its tag, unless it is there."""
+        target = Reference(self._at.registry, self._at.repository, artifact.tag)
+        with contextlib.suppress(PinError):
+            if self.client.manifest(target).digest == artifact.digest:
+                return False
+        if not self.client.has_blob(target, sha256(EMPTY)):
+            self.client.upload(target, sha256(EMPTY), len(EMPTY), lambda: iter((EMPTY,)))
+        self.client.put_manifest(target, artifact.manifest, OCI_MANIFEST)
+        return True
+
+    def writing(self) -> contextlib.AbstractContextManager[None]:
+        """Registries take several writers."""
+        return contextlib.nullcontext()
+
+
+def read_small(place: Place, digest: str, limit: int) -> bytes:
+    """A blob of at most `limit` bytes, verified. Raises PinError, NetworkError or OSError."""
+    data = b""
+    for chunk in place.read(digest):
+        data += chunk
+        if len(data) > limit:
+            raise PinError(f"{digest} is too large", where=place.name)
+    if sha256(data) != digest:
+        raise PinError(f"got {sha256(data)}, expected {digest}", where=place.name, cause="it was changed there")
+    return data
+
+
+def is_mirror(folder: Path) -> bool:
+    """Whether a folder can be read as a mirror."""
+    try:
+        return isinstance(json.loads((folder / "oci-layout").read_bytes()), dict)
+    except (OSError, ValueError):
+        return False
+
+
+def _chunks(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while chunk := file.read(CHUNK):
+            yield chunk
+
+
+def _tag(item: dict[str, object]) -> object:
+    annotations = item.get("annotations")
+    return annotations.get("org.opencontainers.image.ref.name") if isinstance(annotations, dict) else None

@@ -1,0 +1,148 @@
+"""Mirrors in earnest: Debian's docker-registry, and a build in a network namespace that has no network at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from builder.errors import NetworkError, PinError
+from builder.mirror.artifact import ARTIFACT, locked_contents
+from builder.mirror.place import RegistryPlace
+from builder.mirror.site import Site
+from builder.model.plan import Plan
+from tests.integration.test_registry import host as host  # noqa: PLC0414 (a fixture)
+from tests.support.engine import FakeEngine
+from tests.support.mirror import Mirror
+from tests.support.project import ROOT, Sample
+from tests.unit.mirror.conftest import Bench, hashes
+
+MakePlan = Callable[..., Plan]
+needs_registry = [
+    pytest.mark.registry,
+    pytest.mark.skipif(shutil.which("docker-registry") is None, reason="docker-registry is not installed"),
+]
+
+
+def registry(test: Callable[..., None]) -> Callable[..., None]:
+    """Marks a test that runs docker-registry."""
+    for mark in needs_registry:
+        test = mark(test)
+    return test
+
+
+@pytest.fixture
+def bench(tmp_path: Path, engine: FakeEngine, mirror: Mirror) -> Bench:
+    return Bench(tmp_path, engine, mirror)
+
+
+@registry
+def test_a_registry_holds_the_same_artifact_as_a_folder_and_builds_the_same_digest(
+    host: str, make_plan: MakePlan, bench: Bench
+) -> None:
+    plan = make_plan()
+    online = bench.build(plan, None, offline=False)
+    place = RegistryPlace(f"{host}/mirror/inputs")
+    in_folder, _ = bench.fill(plan).artifacts["tiny.tiny"]
+    report = bench.fill(plan, place=place)
+    artifact, new = report.artifacts["tiny.tiny"]
+    assert (artifact, new, set(report.sent)) == (in_folder, True, {item.digest for item in locked_contents(plan)})
+    again = bench.fill(plan, place=place)
+    assert (again.sent, again.artifacts["tiny.tiny"]) == ({}, (artifact, False))
+    with urllib.request.urlopen(
+        urllib.request.Request(
+            f"http://{host}/v2/mirror/inputs/manifests/tiny.tiny",
+            headers={"Accept": "application/vnd.oci.image.manifest.v1+json"},
+        ),
+        timeout=5,
+    ) as answer:
+        assert answer.headers["Docker-Content-Digest"] == artifact.digest
+        assert json.loads(answer.read())["artifactType"] == ARTIFACT
+    bench.cut()
+    store = bench.store()
+    assert bench.build(plan, Site(place), store).image.digest == online.image.digest
+    assert bench.upstream.asked == []
+    hashes(store)
+
+
+@registry
+def test_a_folder_is_carried_into_a_registry(host: str, make_plan: MakePlan, bench: Bench) -> None:
+    plan = make_plan()
+    artifact, _ = bench.fill(plan).artifacts["tiny.tiny"]
+    bench.cut()
+    place = RegistryPlace(f"{host}/mirror/carried")
+    report = bench.fill(plan, place=place, offline=True, site=bench.site())
+    assert (report.failed, report.artifacts["tiny.tiny"]) == ({}, (artifact, True))
+    assert bench.build(plan, Site(place)).image
+
+
+@registry
+@pytest.mark.skipif(shutil.which("skopeo") is None, reason="skopeo is not installed")
+def test_skopeo_carries_it_too(host: str, make_plan: MakePlan, bench: Bench) -> None:
+    plan = make_plan()
+    artifact, _ = bench.fill(plan).artifacts["tiny.tiny"]
+    command = ["skopeo", "copy", "--quiet", "--preserve-digests", "--dest-tls-verify=false"]
+    command += [f"oci:{bench.place().root}:tiny.tiny", f"docker://{host}/mirror/skopeo:tiny.tiny"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    if "unsupported" in done.stderr.lower():
+        pytest.skip("this skopeo knows no artifacts")
+    assert done.returncode == 0, done.stderr
+    place = RegistryPlace(f"{host}/mirror/skopeo")
+    assert place.publish(artifact) is False
+    assert bench.build(plan, Site(place)).image
+
+
+@registry
+def test_what_a_registry_lacks_is_4_and_one_that_is_down_is_6(host: str, make_plan: MakePlan, bench: Bench) -> None:
+    plan = make_plan()
+    with pytest.raises(PinError, match="neither in the store nor in the mirror"):
+        bench.build(plan, Site(RegistryPlace(f"{host}/mirror/empty")))
+    down = Site(RegistryPlace("127.0.0.1:9/mirror"))
+    store = bench.store()
+    with pytest.raises(NetworkError, match="from the mirror"):
+        bench.build(plan, down, store)
+    assert list(store.tmp.iterdir()) == []
+    assert bench.build(plan, Site(RegistryPlace("127.0.0.1:9/mirror")), offline=False).image
+
+
+def unshared(*command: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a network namespace of its own, where not even loopback is up."""
+    space = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--net", "--user", "--map-root-user"]
+    probe = subprocess.run([*space, "true"], check=False, capture_output=True)
+    if probe.returncode:
+        pytest.skip("no network namespace may be made here")
+    return subprocess.run(
+        [*space, *command], check=False, capture_output=True, text=True, timeout=120, env={**os.environ, **environ}
+    )
+
+
+def test_a_build_without_any_network_has_the_same_digest(
+    small: Sample, mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small.files["recipes/tiny.yaml"]["layers"].remove("compiled")
+    small.write(tmp_path / "project")
+    monkeypatch.setenv("BUILDER_PROJECT", str(tmp_path / "project"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    builder = [sys.executable, "-m", "builder"]
+
+    def online(*words: str) -> str:
+        environ = {**os.environ, "BUILDER_STORE": str(tmp_path / "online")}
+        return subprocess.run(
+            [*builder, *words], check=True, capture_output=True, text=True, env=environ
+        ).stdout.strip()
+
+    digest = online("build", "--recipe", "tiny")
+    online("mirror", str(tmp_path / "mirror"), "--recipe", "tiny")
+    away = {"BUILDER_STORE": str(tmp_path / "offline")}
+    refused = unshared(*builder, "build", "--recipe", "tiny", **away)
+    assert refused.returncode == 6, refused.stderr
+    words = ("build", "--recipe", "tiny", "--offline", "--mirror", str(tmp_path / "mirror"))
+    done = unshared(*builder, *words, **away)
+    assert (done.returncode, done.stdout.strip()) == (0, digest), done.stderr
