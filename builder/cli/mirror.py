@@ -52,6 +52,7 @@ def mirror(
     Build from it with `builder build --mirror DIR|REF --offline`. What is there already is not sent again.
     """
     from builder.cli.progress import Watch
+    from builder.mirror.artifact import tag_of
     from builder.mirror.copy import Copier
     from builder.mirror.place import place_of
     from builder.mirror.site import site_of
@@ -63,14 +64,21 @@ def mirror(
         raise UsageError("no recipe given", next="builder mirror DIR --recipe NAME; builder list shows the names")
     place = place_of(target)
     site = site_of(source)
-    plans, unplanned = _plans(project, names, base, set_, profile)
+    left: dict[str, str] = {}
+    if all_:
+        from builder.cli.every import plans_of_all
+
+        planned, left = plans_of_all(project, names, base, set_, "linux/arm64", "zstd", profile)
+        plans, unplanned = {tag_of(plan, _variant(profile, set_)): plan for plan in planned}, {}
+    else:
+        plans, unplanned = _plans(project, names, base, set_, profile)
     with Watch() as watch:
         copier = Copier(place, open_store(), offline=offline, site=site, verify=verify, listener=watch.heard)
         report = copier.run(plans, base_layers=base_layers)
     report.failed |= unplanned
     warn_of(site)
     if json_:
-        print_json(_result(place.name, report, watch.elapsed))
+        print_json(_result(place.name, report, watch.elapsed) | {"left_out": left})
     else:
         for tag, (artifact, _) in sorted(report.artifacts.items()):
             print(f"{artifact.digest}  {tag}")
@@ -90,15 +98,19 @@ def _plans(
 
     plans: dict[str, Plan] = {}
     failed: dict[str, list[BuilderError]] = {}
-    variant = [*([f"profile={profile}"] if profile else []), *sorted(sets or ())]
     for name in names:
         try:
             plan = make_plan(project, name, base, sets, profile=profile)
         except PinError as error:
             failed[name] = [error]
             continue
-        plans[tag_of(plan, variant)] = plan
+        plans[tag_of(plan, _variant(profile, sets))] = plan
     return plans, failed
+
+
+def _variant(profile: str | None, sets: list[str] | None) -> list[str]:
+    """What was asked for besides recipe and base."""
+    return [*([f"profile={profile}"] if profile else []), *sorted(sets or ())]
 
 
 def _result(name: str, report: Report, seconds: float) -> dict[str, object]:
