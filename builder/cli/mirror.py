@@ -65,11 +65,12 @@ def mirror(
     place = place_of(target)
     site = site_of(source)
     left: dict[str, str] = {}
+    unplanned: dict[str, list[BuilderError]] = {}
     if all_:
         from builder.cli.every import plans_of_all
 
         planned, left = plans_of_all(project, names, base, set_, "linux/arm64", "zstd", profile)
-        plans, unplanned = {tag_of(plan, _variant(profile, set_)): plan for plan in planned}, {}
+        plans = {tag_of(plan, _variant(profile, set_)): plan for plan in planned}
     else:
         plans, unplanned = _plans(project, names, base, set_, profile)
     with Watch() as watch:
