@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from builder.cli.build import make_image
 from builder.cli.options import BaseOption, CompressionOption, ProfileOption, RecipeOption, SetOption, say, size
+from builder.errors import UsageError
+
+if TYPE_CHECKING:
+    from builder.oci.image import Image
+    from builder.oci.reference import Reference
+    from builder.oci.store import Store
 
 
 def push(
@@ -17,6 +23,9 @@ def push(
     set_: SetOption = None,
     profile: ProfileOption = None,
     compression: CompressionOption = "zstd",
+    with_results: Annotated[
+        bool, typer.Option("--with-results", help="Also attach the results of the image's smoke checks to it.")
+    ] = False,
 ) -> None:
     """Push a built image and print its reference by digest. Blobs that the registry has are not sent again."""
     from builder.oci.push import push_image
@@ -25,6 +34,7 @@ def push(
 
     target = Reference.parse(reference)
     built, store = make_image(Project(), recipe, base, set_, compression, profile)
+    results = _results(store, built.image.digest, recipe) if with_results else None
     for note in built.plan.notes:
         say(f"warning: {note}")
 
@@ -32,7 +42,28 @@ def push(
         say(f"  {digest[:19]} {what:9} {size(count):>10}")
 
     digest = push_image(built.image, store, target, told)
+    if results is not None:
+        say(f"  results attached as {_attach(target, built.image, results)}")
     print(f"{target.registry}/{target.repository}@{digest}")
+
+
+def _results(store: Store, digest: str, recipe: str) -> bytes:
+    from builder.smoke.results import read_results, results_folder, results_path
+
+    folder = results_folder(store.root)
+    if read_results(folder, digest) is None:
+        raise UsageError(f"there are no results of {digest}", next=f"builder test --recipe {recipe}")
+    return results_path(folder, digest).read_bytes()
+
+
+def _attach(target: Reference, image: Image, results: bytes) -> str:
+    from builder.oci.attach import attach
+    from builder.oci.manifest import OCI_MANIFEST
+    from builder.oci.registry import Registry
+    from builder.smoke.results import MEDIA_TYPE
+
+    subject = {"mediaType": OCI_MANIFEST, "digest": image.digest, "size": len(image.manifest)}
+    return attach(Registry(), target, subject, results, MEDIA_TYPE)
 
 
 def load(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,56 +15,166 @@ from builder.cli.options import (
     CompressionOption,
     JsonOption,
     ProfileOption,
-    RecipeOption,
     SetOption,
+    make_plan,
+    open_store,
     print_json,
     say,
 )
 from builder.errors import SmokeError, UsageError
 
+if TYPE_CHECKING:
+    from builder.model.check import Check
+    from builder.smoke.image import Image
+    from builder.smoke.report import Report
+
 TIERS = ("static", "cpu", "gpu")
 
 
 def test(
-    recipe: RecipeOption,
+    reference: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[REF]",
+            help="What to test instead of the recipe's built image: REGISTRY/REPOSITORY:TAG or …@DIGEST, read "
+            "without a copy of it, or oci:DIR.",
+        ),
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option("--recipe", "-r", help="Recipe whose checks to run; `builder list` shows them.")
+    ] = None,
     base: BaseOption = None,
     set_: SetOption = None,
     profile: ProfileOption = None,
     tier: Annotated[
         list[str] | None, typer.Option("--tier", help="static, cpu or gpu. May be repeated; default: static.")
     ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Run this check alone, by its name. May be repeated.")
+    ] = None,
+    structure: Annotated[
+        list[Path] | None,
+        typer.Option("--structure", help="Also run the tests of this file, in container-structure-test's format."),
+    ] = None,
     require: Annotated[bool, typer.Option("--require", help="A check that cannot run here is an error.")] = False,
     junit: Annotated[Path | None, typer.Option("--junit", help="Also write JUnit XML to this file.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Also write one page of HTML to this file.")] = None,
+    results: Annotated[
+        Path | None, typer.Option("--results", help="Folder to keep results in; default: beside the image.")
+    ] = None,
     compression: CompressionOption = "zstd",
     json_: JsonOption = False,
 ) -> None:
-    """Run the smoke checks of a built image: what its base, its layers and its recipe ask for."""
-    from builder.project import Project
-    from builder.smoke.cpu import run_cpu
-    from builder.smoke.gather import checks_of
-    from builder.smoke.gpu import run_gpu
-    from builder.smoke.report import Report
-    from builder.smoke.static import run_static
+    """Run the smoke checks of an image: what its base, its layers and its recipe ask for.
+
+    Without REF, of the recipe's image as it was built. Results are kept beside the image, under its digest.
+    """
+    from builder.smoke.results import keep_results
+    from builder.smoke.structure import structure_checks
 
     tiers = list(dict.fromkeys(tier or ["static"]))
     if unknown := [name for name in tiers if name not in TIERS]:
         raise UsageError(f"there is no tier {unknown[0]!r}", cause=f"one of {', '.join(TIERS)}")
-    built, store = make_image(Project(), recipe, base, set_, compression, profile)
-    digest = built.image.digest
-    checks = checks_of(built.plan)
-    report = Report(digest)
-    if "static" in tiers:
-        ours = [layer.digest for layer in built.image.layers if not layer.of_base]
-        report.add(run_static(store.root, digest, checks, ours=ours, folder=store.tmp))
-    if "cpu" in tiers:
-        report.add(run_cpu(store.root, digest, checks, folder=store.root / "run", tell=say))
-    if "gpu" in tiers:
-        report.add(run_gpu(digest, checks))
-    if junit is not None:
-        junit.write_text(report.as_junit(), "utf-8")
+    subject = _subject(reference, recipe, base, set_, profile, compression, runs="cpu" in tiers)
+    for path in structure or ():
+        subject.checks += structure_checks(path, subject.image.env)
+    report = _run(subject, tiers, only or [])
+    # A part of a tier would take the place of the whole.
+    kept = None if only else keep_results(report, results or subject.results)
+    for file, text in ((junit, report.as_junit), (html, lambda: _page(report, subject))):
+        if file is not None:
+            file.write_text(text(), "utf-8")
     if json_:
         print_json(report.as_dict())
     else:
         print(report.as_table(width=None if sys.stdout.isatty() else 160, color=sys.stdout.isatty()))
+        if kept is not None:
+            say(f"results: {kept}")
     if not report.ok(require=require):
-        raise SmokeError(report.summary(), where=f"{recipe} {digest}", next="the table above names what failed")
+        raise SmokeError(report.summary(), where=subject.name, next="the table above names what failed")
+
+
+@dataclass
+class _Subject:
+    """What is tested. layout: where its blobs are. ours: digests of layers that were built here, None for all."""
+
+    name: str
+    image: Image
+    checks: list[Check]
+    layout: Path
+    results: Path
+    ours: set[str] | None
+
+
+def _subject(
+    reference: str | None,
+    recipe: str | None,
+    base: str | None,
+    sets: list[str] | None,
+    profile: str | None,
+    compression: str,
+    *,
+    runs: bool,
+) -> _Subject:
+    from builder.project import Project
+    from builder.smoke.gather import checks_of
+    from builder.smoke.image import open_image
+    from builder.smoke.remote import fetch_image, made_here, remote_image
+    from builder.smoke.results import results_folder
+
+    project = Project()
+    if reference is None:
+        if recipe is None:
+            raise UsageError("no image to test", next="name a recipe (--recipe NAME), or a REF")
+        built, store = make_image(project, recipe, base, sets, compression, profile)
+        ours = {layer.digest for layer in built.image.layers if not layer.of_base}
+        image = open_image(store.root, built.image.digest)
+        where = results_folder(store.root)
+        return _Subject(f"{recipe} {image.digest}", image, checks_of(built.plan), store.root, where, ours)
+    checks = []
+    if recipe is not None:
+        plan = make_plan(project, recipe, base, sets, compression=compression, profile=profile)
+        checks = checks_of(plan)
+    elif base or sets or profile:
+        raise UsageError("--base, --set and --profile belong to a recipe", next="name it: --recipe NAME")
+    if reference.startswith("oci:"):
+        layout = Path(reference.removeprefix("oci:"))
+        image = open_image(layout)
+        return _Subject(reference, image, checks, layout, results_folder(layout), made_here(image))
+    from builder.oci.reference import Reference
+
+    store = open_store()
+    target = Reference.parse(reference)
+    # Running an image takes all of it; looking into it only some layers, which are not kept.
+    image = fetch_image(target, store) if runs else remote_image(target)
+    where = results_folder(store.root)
+    return _Subject(str(target), image, checks, store.root, where, made_here(image))
+
+
+def _run(subject: _Subject, tiers: list[str], only: list[str]) -> Report:
+    from builder.smoke.cpu import run_cpu
+    from builder.smoke.gpu import run_gpu
+    from builder.smoke.report import Report
+    from builder.smoke.static import ALWAYS, check_image
+
+    digest = subject.image.digest
+    checks = [check for check in subject.checks if not only or check.id in only]
+    always = [check for check in ALWAYS if not only or check.id in only]
+    if unknown := sorted(set(only) - {check.id for check in (*subject.checks, *ALWAYS)}):
+        raise UsageError(f"there is no check {unknown[0]!r}", where=subject.name)
+    store = open_store()
+    report = Report(digest)
+    if "static" in tiers:
+        report.add(check_image(subject.image, checks, ours=subject.ours, always=always, folder=store.tmp))
+    if "cpu" in tiers:
+        report.add(run_cpu(subject.layout, digest, checks, folder=store.root / "run", tell=say))
+    if "gpu" in tiers:
+        report.add(run_gpu(digest, checks))
+    return report
+
+
+def _page(report: Report, subject: _Subject) -> str:
+    from builder.smoke.html import as_html
+
+    title = (subject.image.settings.get("Labels") or {}).get("org.opencontainers.image.title", "")
+    return as_html(report, str(title))

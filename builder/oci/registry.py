@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from builder.errors import NetworkError, PinError, UsageError
@@ -13,6 +13,7 @@ from builder.oci.manifest import (
     INDEXES,
     MANIFEST_LIMIT,
     MANIFESTS,
+    OCI_MANIFEST,
     Manifest,
     check_platform,
     choose_platform,
@@ -124,6 +125,14 @@ class Registry:
 
     def put_manifest(self, target: Reference, data: bytes, media_type: str) -> str:
         """Write a manifest or index to the target's tag, else by its digest; returns the digest."""
+        return self._put(target, data, media_type)[0]
+
+    def put_artifact(self, target: Reference, data: bytes) -> tuple[str, bool]:
+        """Write a manifest with a subject by its digest; returns it, and whether the registry lists it itself."""
+        digest, headers = self._put(target, data, OCI_MANIFEST)
+        return digest, "OCI-Subject" in headers
+
+    def _put(self, target: Reference, data: bytes, media_type: str) -> tuple[str, Mapping[str, str]]:
         digest = sha256(data)
         if target.digest not in (None, digest):
             raise PinError(f"got {digest}, expected {target.digest}", where=str(target))
@@ -143,7 +152,7 @@ class Registry:
                 where=str(target),
                 cause=f"it says {ascii(stored)[1:-1][:100]}, we sent {digest}",
             )
-        return digest
+        return digest, response.headers
 
     def tags(self, ref: Reference) -> list[str]:
         """The tags of a repository, as the registry orders them."""

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from typing import IO
 
 from builder.errors import EngineError
 from builder.smoke.image import Image
@@ -122,7 +123,8 @@ class ChrootRunner:
             argv = ["/bin/sh", "-c", f'cd {shlex.quote(directory)} && exec "$@"', "sh", *argv]
         # The environment is the image's alone; chroot looks the command up in its PATH, inside.
         inside = [str(_tool("env")), "-i", *(f"{name}={value}" for name, value in env.items()), str(_tool("chroot"))]
-        return self._enter([*inside, *([f"--userspec={spec}", "--groups="] if spec else [])], argv, self._root)
+        before = [*inside, *([f"--userspec={spec}", "--groups="] if spec else [])]
+        return self._enter(before, argv, self._root, command.errors)
 
     def note(self) -> str:
         """How commands are run."""
@@ -136,7 +138,9 @@ class ChrootRunner:
             if self._bytecode is not None:
                 clear(self._bytecode)
 
-    def _enter(self, before: list[str], argv: list[str], root: Path) -> subprocess.Popen[bytes]:
+    def _enter(
+        self, before: list[str], argv: list[str], root: Path, errors: IO[bytes] | None = None
+    ) -> subprocess.Popen[bytes]:
         scratch = Path(tempfile.mkdtemp(prefix="run-", dir=self._folder))
         for name in ("upper", "work", "run"):
             (scratch / name).mkdir(mode=0o755)
@@ -145,7 +149,7 @@ class ChrootRunner:
         spaces = [str(_tool("unshare")), "-m", "-n", "-p", "-u", "-i", "-f", "--kill-child"]
         script = ["sh", "-c", _ENTER, "sh", str(root), str(scratch), self._register, str(self._bytecode or "")]
         place = [str(scratch / "run" / "root")] if before else []
-        return _Process([*spaces, *script, *before, *place, *argv], scratch, self._user_namespace)
+        return _Process([*spaces, *script, *before, *place, *argv], scratch, self._user_namespace, errors)
 
     def _choose_namespaces(self) -> None:
         """Find out, with an empty root, whether namespaces work here: with a user namespace, else as root without."""
@@ -176,12 +180,13 @@ class ChrootRunner:
 class _Process(subprocess.Popen[bytes]):
     """A process in a user namespace whose user ids this process maps: all of them for root, else only its own."""
 
-    def __init__(self, argv: list[str], scratch: Path, user_namespace: bool) -> None:
+    def __init__(self, argv: list[str], scratch: Path, user_namespace: bool, errors: IO[bytes] | None) -> None:
         self._scratch = scratch
         if user_namespace:
             # The ids can be mapped only once the namespace is there, and privileges in it come with the exec after.
             argv = [str(_tool("unshare")), "-U", "sh", "-c", 'read _ && exec "$@" </dev/null', "sh", *argv]
-        super().__init__(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0)
+        pipe = subprocess.PIPE
+        super().__init__(argv, stdin=pipe, stdout=pipe, stderr=errors or subprocess.STDOUT, bufsize=0)
         assert self.stdin is not None
         try:
             if user_namespace:

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import ast
+import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryFile
 
+from pydantic import TypeAdapter, ValidationError
+
+from builder.errors import InvalidError
 from builder.model.check import Check
 from builder.smoke.driver import PROGRAM
 from builder.smoke.image import open_image
 from builder.smoke.kinds_cpu import Job, job
+from builder.smoke.log import undeclared
 from builder.smoke.report import Report, Result, Status
 from builder.smoke.runner import Command, Runner, Unable, follow, pick_runner, run
 from builder.smoke.static import Failed
+
+LOG = "log"
+"""The kind of check that judges what the others printed."""
+
+Tell = Callable[[str], object]
+Logs = dict[str, str]
 
 _START = 300.0
 """Seconds an interpreter may take to start, on top of the first check's."""
@@ -39,7 +52,8 @@ def run_cpu(
     Raises InvalidError for a check that does not exist or has wrong arguments, and for an unreadable image.
     """
     image = open_image(layout, manifest_digest)
-    jobs = [job(check) for check in checks if check.tier == "cpu"]
+    start = [*(image.settings.get("Entrypoint") or []), *(image.settings.get("Cmd") or [])]
+    jobs = [job(check, start) for check in checks if check.tier == "cpu" and check.kind != LOG]
     report = Report(image.digest)
     if not jobs:
         return report
@@ -47,8 +61,10 @@ def run_cpu(
         tell("preparing the image to run")
         way = runner or pick_runner(image, folder, only)
     except Unable as reason:
-        report.results = [Result(job.check.id, job.check.kind, "cpu", "not-run", str(reason)) for job in jobs]
+        asked = [check for check in checks if check.tier == "cpu"]
+        report.results = [Result(check.id, check.kind, "cpu", "not-run", str(reason)) for check in asked]
         return report
+    logs: dict[str, str] = {}
     try:
         results: dict[int, Result] = {}
         groups: dict[tuple[object, ...], list[int]] = {}
@@ -58,11 +74,15 @@ def run_cpu(
             group = [jobs[number] for number in numbers]
             try:
                 one = _command if group[0].argv else _python
-                found = one(way, group, env or {}, tell)
+                found = one(way, group, env or {}, tell, logs)
             except Unable as reason:
                 found = [_result(each, "not-run", str(reason), 0.0) for each in group]
             results.update(zip(numbers, found, strict=True))
         report.results = [results[number] for number in range(len(jobs))]
+        # What a failed check printed is in its own result.
+        passed = {result.id for result in report.results if result.status == "pass"}
+        heard = {name: text for name, text in logs.items() if name in passed}
+        report.results += [judge_log(check, heard) for check in checks if check.kind == LOG and check.tier == "cpu"]
         report.notes.append(way.note())
     finally:
         if runner is None:
@@ -70,21 +90,43 @@ def run_cpu(
     return report
 
 
-def _command(
-    runner: Runner, jobs: Sequence[Job], env: Mapping[str, str], tell: Callable[[str], object]
-) -> list[Result]:
+def judge_log(check: Check, logs: Mapping[str, str]) -> Result:
+    """Whether every line that looks like a warning is declared. logs: what each check printed, by its id."""
+    try:
+        expected = TypeAdapter(list[dict[str, str]]).validate_python(check.args.get("expected", []))
+        found, covered = undeclared(logs, expected)
+    except (ValidationError, KeyError, re.error) as error:
+        raise InvalidError(f"check {check.id} ({check.kind}): expected: {error}") from error
+    if found:
+        shown = "\n".join(line[:500] for line in found[:20])
+        message = f"{len(found)} lines look like warnings and are not declared:\n{shown}"
+        return Result(check.id, check.kind, "cpu", "fail", message, details=found)
+    return Result(check.id, check.kind, "cpu", "pass", f"{covered} lines look like warnings, all declared")
+
+
+def _command(runner: Runner, jobs: Sequence[Job], env: Mapping[str, str], tell: Tell, logs: Logs) -> list[Result]:
     (job,) = jobs
     tell(job.check.id)
-    done = run(runner, Command(job.argv, {**env, **dict(job.env)}, job.user), job.timeout)
+    variables = {**env, **dict(job.env)}
+    if job.apart is None:
+        done = run(runner, Command(job.argv, variables, job.user), job.timeout)
+        if not job.quiet:
+            logs[job.check.id] = done.output
+        return [_judge(job, done.code, done.output, done.seconds)]
+    with TemporaryFile() as errors:
+        done = run(runner, Command(job.argv, variables, job.user, errors), job.timeout)
+        errors.seek(0)
+        apart, said = job.apart, errors.read().decode(errors="replace")
+    job = replace(job, judge=lambda code, text: apart(code, text, said))
     return [_judge(job, done.code, done.output, done.seconds)]
 
 
-def _python(runner: Runner, jobs: Sequence[Job], env: Mapping[str, str], tell: Callable[[str], object]) -> list[Result]:
+def _python(runner: Runner, jobs: Sequence[Job], env: Mapping[str, str], tell: Tell, logs: Logs) -> list[Result]:
     """Run Python checks in one interpreter; when one takes it down, the rest get another."""
     results: list[Result] = []
     rest = list(jobs)
     while rest:
-        found = _interpreter(runner, rest, env, tell)
+        found = _interpreter(runner, rest, env, tell, logs)
         results += found
         # At least one is done each time, if only by failing.
         rest = rest[len(found) :]
@@ -92,7 +134,7 @@ def _python(runner: Runner, jobs: Sequence[Job], env: Mapping[str, str], tell: C
 
 
 def _interpreter(
-    runner: Runner, jobs: Sequence[Job], env: Mapping[str, str], tell: Callable[[str], object]
+    runner: Runner, jobs: Sequence[Job], env: Mapping[str, str], tell: Tell, logs: Logs
 ) -> list[Result]:
     mark = f"@{secrets.token_hex(8)} "
     results: list[Result] = []
@@ -113,6 +155,8 @@ def _interpreter(
             begun = time.monotonic()
             deadline = begun + now.timeout
         else:
+            if not now.quiet:
+                logs[now.check.id] = said["output"]
             results.append(_judge(now, 0 if said["ok"] else 1, said["output"], said["seconds"]))
             deadline = time.monotonic() + _START
 

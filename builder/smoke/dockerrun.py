@@ -10,6 +10,7 @@ import subprocess
 import tarfile
 import uuid
 from pathlib import Path
+from typing import IO
 
 from builder.smoke.image import Image, blob_path
 from builder.smoke.layers import ZSTD, LayerStream
@@ -53,7 +54,7 @@ class DockerRunner:
         for key, value in command.env.items():
             argv += ["--env", f"{key}={value}"]
         argv += ["--entrypoint", command.argv[0], self.tag, *command.argv[1:]]
-        return _Container(argv, name)
+        return _Container(argv, name, command.errors)
 
     def note(self) -> str:
         """How commands are run."""
@@ -85,9 +86,10 @@ class DockerRunner:
 class _Container(subprocess.Popen[bytes]):
     """The docker client; killing it removes the container, which killing the client alone does not."""
 
-    def __init__(self, argv: list[str], name: str) -> None:
+    def __init__(self, argv: list[str], name: str, errors: IO[bytes] | None) -> None:
         self._container = name
-        super().__init__(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0)
+        errors_to = errors or subprocess.STDOUT
+        super().__init__(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors_to, bufsize=0)
 
     def kill(self) -> None:
         """Remove the container and end the client."""

@@ -11,13 +11,15 @@ from typing import Any
 from builder.errors import InvalidError
 from builder.model.check import Check
 from builder.smoke.static import Failed, invalid_args
+from builder.smoke.structure import SETUP_FAILED, pattern
 
 
 @dataclass(frozen=True)
 class Job:
     """What a check runs: Python `code`, or `argv`. judge: given the exit status and output, says what was found.
 
-    alone: the code gets an interpreter of its own. timeout: seconds.
+    alone: the code gets an interpreter of its own. timeout: seconds. apart: judges the output without what was written
+    to standard error, which it is handed as well. quiet: its log is not looked at for warnings, since it must fail.
     """
 
     check: Check
@@ -29,6 +31,8 @@ class Job:
     python: str = "python3"
     alone: bool = False
     timeout: float = 900.0
+    apart: Callable[[int, str, str], str] | None = None
+    quiet: bool = False
 
     @property
     def process(self) -> tuple[object, ...]:
@@ -52,8 +56,10 @@ def kind(name: str) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., d
     return register
 
 
-def job(check: Check) -> Job:
-    """What a check runs. Raises InvalidError when it does not exist or has wrong arguments.
+def job(check: Check, start: Sequence[str] = ()) -> Job:
+    """What a check runs. start: what a container of the image starts, entrypoint and command.
+
+    Raises InvalidError when it does not exist or has wrong arguments.
 
     Arguments of every kind: timeout (seconds), env, user ("UID[:GID]"), python (interpreter), alone.
     """
@@ -63,6 +69,11 @@ def job(check: Check) -> Job:
     args = {
         name.replace("-", "_"): tuple(value) if isinstance(value, list) else value for name, value in check.args.items()
     }
+    # Other modules register kinds of their own.
+    from builder.smoke import kinds_media  # noqa: F401
+
+    if check.kind == "fails-without-gpu":
+        args.setdefault("argv", tuple(start))
     if check.kind not in KINDS:
         raise InvalidError(
             f"check {check.id}: no cpu check {check.kind!r}", next=f"there are: {', '.join(sorted(KINDS))}"
@@ -73,7 +84,7 @@ def job(check: Check) -> Job:
         }
         if isinstance(common.get("env"), Mapping):
             common["env"] = tuple(sorted(common["env"].items()))
-        return Job(check=check, **common, **KINDS[check.kind](**args))
+        return Job(check=check, **{**KINDS[check.kind](**args), **common})
     except ValidationError as error:
         raise invalid_args(check, error) from error
 
@@ -88,7 +99,7 @@ def python(*, code: str, output: str | None = None, matches: str | None = None) 
 def import_(*, module: str, version: str | None = None) -> dict[str, Any]:
     """A module can be imported; its `__version__` is this."""
     code = f"import importlib\nprint(getattr(importlib.import_module({module!r}), '__version__', 'imported'))"
-    return {"code": code, "judge": _last_line_is(version)}
+    return {"code": code, "judge": last_line_is(version)}
 
 
 @kind("command")
@@ -160,7 +171,93 @@ def ptxas_assembles(*, arch: str = "sm_121a", path: str | None = None) -> dict[s
     """The ptxas that Triton calls for compute capability 12.1 (or the one at `path`) assembles a kernel for `arch`."""
     if not re.fullmatch(r"sm_\d+[af]?", arch):
         raise InvalidError(f"not an architecture: {arch}")
-    return {"code": _ASSEMBLES.format(path=path, arch=arch), "judge": _last_line_is(None)}
+    return {"code": _ASSEMBLES.format(path=path, arch=arch), "judge": last_line_is(None)}
+
+
+NO_GPU = (
+    r"Failed to infer device type|Found no NVIDIA driver|No CUDA GPUs are available|libcuda\.so\.1|"
+    r"no NVIDIA GPU|CUDA driver initialization failed"
+)
+"""What vLLM and torch say where there is no GPU."""
+
+
+@kind("fails-without-gpu")
+def fails_without_gpu(*, argv: Sequence[str] = (), matches: str = NO_GPU) -> dict[str, Any]:
+    """What a container starts (or `argv`) gets as far as looking for a GPU, says that there is none, and ends by itself
+    with an error: it does not hang, crash, or end well."""
+
+    def judge(status: int, output: str) -> str:
+        tail = output.strip()[-1500:]
+        if status == 0:
+            raise Failed(f"it ends well without a GPU: {tail}")
+        if status >= 128 or status < 0:
+            raise Failed(f"a signal ended it (exit status {status}): {tail}")
+        found = re.search(matches, output)
+        if not found:
+            raise Failed(f"it does not say that there is no GPU (exit status {status}): {tail}")
+        return f"exit status {status}: {found[0]}"
+
+    if not argv:
+        return {"code": "raise SystemExit('neither entrypoint nor command')", "judge": last_line_is(None)}
+    return {"argv": tuple(argv), "judge": judge, "quiet": True}
+
+
+_STRANGER = """
+import getpass, os, pathlib, tempfile
+assert os.getuid() != 0, "this is root"
+home = pathlib.Path(os.path.expanduser("~"))
+for name in {folders!r}:
+    folder = home / name / "probe"
+    folder.mkdir(parents=True)
+    (folder / "file").write_text("x")
+with tempfile.NamedTemporaryFile() as file:
+    file.write(b"x")
+user = getpass.getuser()
+for module in {modules!r}:
+    __import__(module)
+print("as", os.getuid(), "called", user, "with its home in", home)
+"""
+
+
+@kind("non-root")
+def non_root(
+    *, modules: Sequence[str] = ("torch",), folders: Sequence[str] = (".cache", ".config", ".triton", ".nv")
+) -> dict[str, Any]:
+    """A user that the image does not know can write the caches of CUDA, Triton and FlashInfer, and import modules."""
+    code = _STRANGER.format(folders=list(folders), modules=list(modules))
+    return {"code": code, "judge": last_line_is(None), "user": "54321:54321"}
+
+
+@kind("structure-command")
+def structure_command(
+    *,
+    argv: Sequence[str],
+    expected_output: Sequence[str] = (),
+    excluded_output: Sequence[str] = (),
+    expected_error: Sequence[str] = (),
+    excluded_error: Sequence[str] = (),
+    status: int = 0,
+) -> dict[str, Any]:
+    """A command test of container-structure-test: exit status, and patterns of standard output and standard error."""
+
+    def judge(code: int, output: str, errors: str) -> str:
+        if code == SETUP_FAILED and status != code:
+            raise Failed("a command of its setup failed")
+        if code != status:
+            raise Failed(f"exit status {code}, not {status}: {(errors or output).strip()[-1500:]}")
+        for what, text, wanted, unwanted in (
+            ("output", output, expected_output, excluded_output),
+            ("error", errors, expected_error, excluded_error),
+        ):
+            for each in wanted:
+                if not pattern(each).search(text):
+                    raise Failed(f"the {what} does not match {each!r}: {text.strip()[-500:]!r}")
+            for each in unwanted:
+                if pattern(each).search(text):
+                    raise Failed(f"the {what} matches {each!r}: {text.strip()[-500:]!r}")
+        return f"exit status {code}"
+
+    return {"argv": tuple(argv), "judge": lambda code, output: "", "apart": judge, "quiet": True}
 
 
 def _ended(status: int, output: str, wanted: int = 0) -> None:
@@ -185,7 +282,9 @@ def _prints(output: str | None, matches: str | None, status: int = 0) -> Callabl
     return judge
 
 
-def _last_line_is(wanted: str | None) -> Callable[[int, str], str]:
+def last_line_is(wanted: str | None) -> Callable[[int, str], str]:
+    """Judges that the command succeeded, and that its last line is this, or anything."""
+
     def judge(code: int, printed: str) -> str:
         _ended(code, printed)
         line = printed.strip().rpartition("\n")[2]

@@ -129,7 +129,7 @@ def _version(name: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", name))
 
 
-@kind("cubin", looks=ELF)
+@kind("cubin", looks=ELF, one_path=True)
 def cubin(context: Context, *, path: str, archs: Sequence[str] = ("sm_121",), absent: Sequence[str] = ()) -> str:
     """The library has code for each of `archs` (sm_121 accepts sm_121a and sm_121f), and none for `absent`."""
     entry = context.tree.stat(path)

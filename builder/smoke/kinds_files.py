@@ -14,7 +14,7 @@ _AT_RUN_TIME = ("proc", "sys", "dev", "run")
 """Folders that the container engine fills: links may lead there."""
 
 
-@kind("file")
+@kind("file", one_path=True)
 def file(
     context: Context,
     *,
@@ -43,7 +43,7 @@ def file(
     return f"{found.size} bytes, {found.mode:04o}" if type == "file" else f"{found.mode:04o}"
 
 
-@kind("symlink")
+@kind("symlink", one_path=True)
 def symlink(context: Context, *, path: str, to: str | None = None, under: str | None = None) -> str:
     """The path is a link that leads, in the end, to the file `to`, or below the folder `under`."""
     found = context.tree.get(path)

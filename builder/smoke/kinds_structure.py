@@ -13,7 +13,7 @@ from builder.smoke.tree import Absent, Entry
 _LARGEST = 64 << 20
 
 
-@kind("structure-file")
+@kind("structure-file", one_path=True)
 def structure_file(
     context: Context,
     *,
@@ -76,7 +76,7 @@ def _path(image: Image, args: Mapping[str, Any]) -> Iterable[str]:
     return (str(args["path"]),)
 
 
-@kind("structure-content", keeps=_path)
+@kind("structure-content", keeps=_path, one_path=True)
 def structure_content(
     context: Context, *, path: str, expected: Sequence[str] = (), excluded: Sequence[str] = ()
 ) -> str:

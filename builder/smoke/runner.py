@@ -20,11 +20,15 @@ BINFMT = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
 
 @dataclass(frozen=True)
 class Command:
-    """What to run. argv[0] is looked up in the image's PATH. env: on top of the image's. user: "UID" or "UID:GID"."""
+    """What to run. argv[0] is looked up in the image's PATH. env: on top of the image's. user: "UID" or "UID:GID".
+
+    errors: where standard error goes; into the same pipe as the output by default.
+    """
 
     argv: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)
     user: str = ""
+    errors: IO[bytes] | None = None
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,8 @@ class StaticKind:
     keeps: Callable[[Image, Mapping[str, Any]], Iterable[str]]
     reads: Reads
     looks: Looks
+    one_path: bool = False
+    """Whether it looks at nothing but what its argument `path` leads to."""
 
 
 KINDS: dict[str, StaticKind] = {}
@@ -113,6 +115,7 @@ def kind(
     *,
     reads: Reads = "all",
     looks: Looks = Looks(),  # noqa: B008 (a frozen value)
+    one_path: bool = False,
 ) -> Callable[[Callable[..., str | Found]], Callable[..., str | Found]]:
     """Register a check: a function of the context and keyword arguments, which are the check's `args`."""
 
@@ -120,7 +123,7 @@ def kind(
         from pydantic import ConfigDict, validate_call
 
         checked = validate_call(config=ConfigDict(arbitrary_types_allowed=True, strict=True))(function)
-        KINDS[name] = StaticKind(checked, keeps, reads, looks)
+        KINDS[name] = StaticKind(checked, keeps, reads, looks, one_path)
         return function
 
     return register
@@ -164,7 +167,7 @@ def check_image(
         keep = {pattern for kind, check in zip(kinds, wanted, strict=True) for pattern in kind.keeps(image, check.args)}
         looks = Looks(*(any(getattr(kind.looks, name) for kind in kinds) for name in ("elf", "secrets", "hash")))
         only = _layers(image, kinds, ours)
-        tree = ImageTree(image, Path(kept), sorted(keep), looks, only)
+        tree = ImageTree(image, Path(kept), sorted(keep), looks, only, _until(image, wanted, kinds))
         context = Context(tree, ours)
         report.results = [run_check(context, check) for check in wanted]
     if tree.absent and "all" in (kind.reads for kind in kinds):
@@ -182,6 +185,15 @@ def _layers(image: Image, kinds: Iterable[StaticKind], ours: Collection[str] | N
         for number, blob in enumerate(image.layers)
         if ours is None or blob.digest in ours or ("all" in reads and blob.remote is None)
     ]
+
+
+def _until(image: Image, checks: Sequence[Check], kinds: Sequence[StaticKind]) -> list[str] | None:
+    """The paths to look for from the top layer down, when nothing but them is asked of an image in a registry."""
+    asked = [(check, kind) for check, kind in zip(checks, kinds, strict=True) if kind.reads != "nothing"]
+    if not any(blob.remote for blob in image.layers) or not all(kind.one_path for _, kind in asked):
+        return None
+    paths = [str(check.args.get("path") or "") for check, _ in asked]
+    return paths if all(paths) else None
 
 
 def run_check(context: Context, check: Check) -> Result:

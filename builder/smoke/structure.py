@@ -53,8 +53,8 @@ class CommandTest(_Part):
     name: str
     command: str
     args: Annotated[tuple[str, ...], _LISTED] = ()
-    setup: Annotated[tuple[tuple[str, ...], ...], _LISTED] = ()
-    teardown: Annotated[tuple[tuple[str, ...], ...], _LISTED] = ()
+    setup: Annotated[tuple[Annotated[tuple[str, ...], _LISTED], ...], _LISTED] = ()
+    teardown: Annotated[tuple[Annotated[tuple[str, ...], _LISTED], ...], _LISTED] = ()
     envVars: Annotated[tuple[Variable, ...], _LISTED] = ()
     expectedOutput: Annotated[tuple[str, ...], _LISTED] = ()
     excludedOutput: Annotated[tuple[str, ...], _LISTED] = ()

@@ -95,10 +95,12 @@ class ImageTree:
         keep: Iterable[str] = (),
         looks: Looks = NOTHING,
         only: Sequence[int] | None = None,
+        until: Sequence[str] | None = None,
     ) -> None:
         """Index the image. keep: patterns (fnmatch) of files whose content is wanted; folder: where that is put.
 
         looks: what to look at in files as they pass by. only: the layers to read, counted from 0; all by default.
+        until: read from the top layer down, and no further than it takes to find all these paths.
         """
         self.image = image
         self._folder = folder
@@ -106,9 +108,26 @@ class ImageTree:
         chosen = [(number, blob) for number, blob in enumerate(image.layers) if only is None or number in only]
         present = [(number, blob) for number, blob in chosen if blob.present]
         self.absent = [blob for blob in image.layers if not any(blob is other for _, other in present)]
-        self.layers = read_layers(present, wanted, folder, looks)
         self.covered: list[Covered] = []
-        self.entries = merge(self.layers, self.covered)
+        if until is None:
+            self.layers = read_layers(present, wanted, folder, looks)
+            self.entries = merge(self.layers, self.covered)
+            return
+        # An upper layer decides what is at a path, and whether the folders on the way are links.
+        self.layers, self.entries = [], {}
+        for number, blob in reversed(present):
+            self.layers = [index_layer(blob, number, re.compile(wanted), folder, looks), *self.layers]
+            self.entries = merge(self.layers)
+            if all(map(self._found, until)):
+                self.absent = []
+                return
+
+    def _found(self, path: str) -> bool:
+        try:
+            self.resolve(path)
+        except Absent:
+            return False
+        return True
 
     def get(self, path: str) -> Entry | None:
         """The entry of exactly this path, links not followed."""

@@ -84,6 +84,7 @@ def layout(
     *,
     how: str = "zstd",
     architecture: str = "arm64",
+    history: Sequence[Mapping[str, Any]] | None = None,
     **settings: Any,
 ) -> Path:
     """An OCI layout of one image. A layer given as bytes is taken as a tar."""
@@ -104,6 +105,7 @@ def layout(
         "os": "linux",
         "architecture": architecture,
         "config": settings,
+        **({"history": history} if history is not None else {}),
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(data).hexdigest()}" for data in tars]},
     }
     manifest = {

@@ -1,0 +1,72 @@
+"""Results kept beside an image: one file per digest, in which each tier's newest results replace its older ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_args
+
+from builder.errors import InvalidError
+from builder.oci.store import disk_error
+from builder.smoke.report import Report, Result, Status
+
+MEDIA_TYPE = "application/vnd.builder.smoke.results.v1+json"
+"""Of the file, when it is attached to an image; also the artifact's type."""
+
+
+def results_folder(layout: Path) -> Path:
+    """Where the results of a layout's images lie: beside it. Of a store: inside, next to its blobs."""
+    if (layout / "oci-layout").exists():
+        return layout.with_name(f"{layout.name}.results")
+    return layout / "results"
+
+
+def results_path(folder: Path, digest: str) -> Path:
+    """The file of one image."""
+    return folder / f"{digest.replace(':', '-')}.json"
+
+
+def keep_results(report: Report, folder: Path) -> Path:
+    """Write results down; returns the file. What it says of tiers that were not run this time stays.
+
+    Raises EngineError when the folder cannot be written.
+    """
+    path = results_path(folder, report.digest)
+    whole = Report(report.digest)
+    ran = {result.tier for result in report.results}
+    if (before := read_results(folder, report.digest)) is not None:
+        whole.results = [result for result in before.results if result.tier not in ran]
+        whole.notes = [note for note in before.notes if note not in report.notes] if whole.results else []
+    whole.add(report)
+    order = ["static", "cpu", "gpu"]
+    whole.results.sort(key=lambda result: order.index(result.tier) if result.tier in order else len(order))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=".partial-", dir=folder)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(whole.as_dict(), file, indent=1, ensure_ascii=False)
+            file.write("\n")
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except OSError as error:
+        raise disk_error(error, folder) from error
+    return path
+
+
+def read_results(folder: Path, digest: str) -> Report | None:
+    """The results of one image, None when there are none. Raises InvalidError when the file is damaged."""
+    path = results_path(folder, digest)
+    try:
+        data: dict[str, Any] = json.loads(path.read_bytes())
+        names = {field.name for field in fields(Result)}
+        results = [Result(**{name: row[name] for name in names & set(row)}) for row in data["results"]]
+        if data["digest"] != digest or not {result.status for result in results} <= set(get_args(Status)):
+            raise ValueError
+        return Report(digest, results, [str(note) for note in data["notes"]])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        raise InvalidError("not results of this image", where=str(path), next="remove it and test again") from None
