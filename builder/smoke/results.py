@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from builder.errors import InvalidError
-from builder.oci.store import disk_error
+from builder.oci.blobs import disk_error
 from builder.smoke.report import Report, Result, Status
 
 MEDIA_TYPE = "application/vnd.builder.smoke.results.v1+json"
