@@ -138,7 +138,7 @@ def _one(
             offline=offline,
             listener=watch.heard,
             log=watch.log,
-            announce=lambda needs: _announce(store, needs),
+            announce=lambda needs: _announce(store, needs, site),
             jobs=jobs,
             site=site,
         )
@@ -147,12 +147,13 @@ def _one(
     return built, watch.elapsed
 
 
-def _announce(store: Store, needs: Needs) -> None:
+def _announce(store: Store, needs: Needs, site: Site | None) -> None:
     import shutil
 
     free = shutil.disk_usage(store.root).free
+    how = "take from the mirror" if site is not None else "download"
     say(
-        f"{len(needs.layers)} layers to make; {size(needs.download)} to download, about {size(needs.store)} more in "
+        f"{len(needs.layers)} layers to make; {size(needs.download)} to {how}, about {size(needs.store)} more in "
         f"the store, up to {size(needs.temporary)} for temporary files; {size(free)} free at {store.root}"
     )
 
@@ -184,6 +185,7 @@ def _result(built: Built, seconds: float) -> dict[str, object]:
                 "digest": record.digest if (record := built.records.get(layer.id)) else None,
                 "size": record.size if record else 0,
                 "state": "built" if layer.id in built.made else "cached" if record else "config",
+                "receipt": record.receipt or None if record else None,
             }
             for layer in built.plan.layers
         ],

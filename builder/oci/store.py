@@ -223,6 +223,11 @@ class Store(Blobs):
         self.claim(f"images/{name}.json")
         self._write_json(self.root / "images" / f"{name}.json", data)
 
+    def touch_image(self, name: str) -> None:
+        """Note that an image was used now."""
+        with contextlib.suppress(OSError):
+            os.utime(self.root / "images" / f"{name}.json")
+
     @contextlib.contextmanager
     def exclusive(self, key: str, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Hold the lock of one layer key, so that two processes do not build it twice.

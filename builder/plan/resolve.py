@@ -241,8 +241,12 @@ def _notes(layers: Sequence[PlannedLayer]) -> tuple[str, ...]:
 
 
 def _created(project: Project, layers: Sequence[PlannedLayer]) -> str:
-    """The newest date of the lock sections that the image uses: an update of another section does not change it."""
-    used = {item.sha256 for layer in layers for item in layer.inputs}
+    """The newest date of the lock sections that the image uses: an update of another section does not change it.
+
+    Raises PinError when an input is in none of them.
+    """
+    used = {(item.sha256, item.size): item.file for layer in layers for item in layer.inputs}
+    strays = dict(used)
     dates = [_EPOCH]
     for name in project.section_names():
         section = project.section(name)
@@ -253,6 +257,10 @@ def _created(project: Project, layers: Sequence[PlannedLayer]) -> str:
             if section.kind == "debs"
             else section.sources
         )
-        if any(item.sha256 in used for item in items):
+        found = {(item.sha256, item.size) for item in items} & used.keys()
+        if found:
             dates.append(section.locked)
+        strays = {key: file for key, file in strays.items() if key not in found}
+    if strays:
+        raise PinError(f"{next(iter(strays.values()))} is in no section of the lock", where="recipes/locks")
     return max(dates)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from threading import Event as Flag
 from threading import Lock
 
+from builder.attest.receipt import base_used
 from builder.engine.base import Engine, host_architecture
 from builder.engine.process import Cancelled
 from builder.inputs.fetch import fetch
@@ -223,12 +224,17 @@ class Builder:
             compression = "none" if self._is_toolchain(layer) else self.plan.compression
             return produce_files(self.store, layer, compression=compression, threads=1, progress=progress)
         assert engine is not None
-        toolchain = self.store.layer(job.toolchain.key) if job.toolchain else None
+        toolchain = None
+        if job.toolchain is not None:
+            root = self.store.layer(job.toolchain.key)
+            assert root is not None
+            toolchain = (job.toolchain.id, root)
         return produce_dockerfile(
             self.store,
             layer,
             engine,
             toolchain=toolchain,
+            base=base_used(self.plan),
             platform=self.plan.platform,
             compression=self.plan.compression,
             jobs=self.jobs,

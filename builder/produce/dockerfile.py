@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
+from builder.attest.receipt import Ledger, Used
 from builder.engine.base import BuildRequest, Engine, Log, host_architecture
 from builder.errors import EngineError, InvalidError
 from builder.inputs.model import Input
 from builder.model.plan import PlannedLayer
-from builder.oci.blobs import remove
+from builder.oci.blobs import hash_of, remove
 from builder.oci.layer import write_layer
 from builder.oci.store import LayerRecord, Store
+from builder.produce.files import with_receipt
 from builder.unpack.entry import UnpackError
 from builder.unpack.spool import index
 from builder.unpack.tree import normalise
@@ -24,7 +27,8 @@ def produce_dockerfile(
     layer: PlannedLayer,
     engine: Engine,
     *,
-    toolchain: LayerRecord | None,
+    toolchain: tuple[str, LayerRecord] | None,
+    base: Used | None = None,
     platform: str,
     compression: str,
     jobs: int,
@@ -32,14 +36,21 @@ def produce_dockerfile(
     progress: Callable[[int], None],
     cancel: Event | None = None,
 ) -> LayerRecord:
-    """Run the layer's stages and make its blob from what comes out. Raises EngineError, InvalidError or PinError."""
+    """Run the layer's stages; make its blob from what comes out, and its receipt from what went in.
+
+    toolchain: the root that stages start from, with its id. base: the image that a layer may read.
+    Raises EngineError, InvalidError or PinError.
+    """
     assert layer.dockerfile is not None
+    roots = {host_architecture(): toolchain[1]} if toolchain else {}
+    others = [Used("toolchain", toolchain[0], toolchain[1].digest)] if toolchain else []
+    if layer.reads_base and base is not None:
+        others.append(base)
+    ledger = Ledger(layer, others)
     work = store.scratch()
     try:
         context = work / "context"
-        write_context(
-            store, context, layer.inputs, layer.context, {host_architecture(): toolchain} if toolchain else {}
-        )
+        write_context(store, context, layer.inputs, layer.context, roots)
         recipe = work / "Dockerfile"
         recipe.write_text(layer.dockerfile, "utf-8")
         request = BuildRequest(
@@ -59,11 +70,24 @@ def produce_dockerfile(
         tree = normalise(index(str(tar), layer.id), is_root=layer.root)
         if not tree:
             raise InvalidError("the layer's last stage holds no file", where=f"layer {layer.id}")
-        return write_layer(store, tree, compression=compression, threads=jobs, progress=progress)
+        _read(store, layer, context, ledger)
+        for item in others:
+            ledger.read(item)  # verified by `write_context`; the base by the engine, which pulls it by this digest
+        record = write_layer(store, tree, compression=compression, threads=jobs, progress=progress)
+        return with_receipt(store, layer, record, ledger)
     except UnpackError as error:
         raise InvalidError(str(error), where=f"layer {layer.id}") from error
     finally:
         remove(work)
+
+
+def _read(store: Store, layer: PlannedLayer, context: Path, ledger: Ledger) -> None:
+    """Enter what lay in the context while the engine ran, as it is now: nothing of it may have changed meanwhile."""
+    for item in layer.inputs:
+        store.verify(item.digest)  # the same file, or what it was copied from
+        ledger.read(replace(ledger.file(item.file), digest=hash_of(context / "inputs" / item.file)))
+    for path in layer.context:
+        ledger.read(Used("file", path, hash_of(context / path)))
 
 
 def write_context(
@@ -75,7 +99,7 @@ def write_context(
 ) -> None:
     """A build context: inputs/FILE, the layer folders' own files, toolchain-ARCH.tar.
 
-    Inputs are hashed again and hard-linked from the store, or copied where links cannot reach.
+    Inputs and toolchains are hashed again and hard-linked from the store, or copied where links cannot reach.
     """
     (context / "inputs").mkdir(parents=True, exist_ok=True)
     for item in inputs:
@@ -87,6 +111,7 @@ def write_context(
         target.write_bytes(data)
         target.chmod(0o644)
     for architecture, record in toolchains.items():
+        store.verify(record.digest)
         link(store.blob(record.digest), context / f"toolchain-{architecture}.tar")
 
 

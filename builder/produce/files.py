@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from builder.errors import InvalidError, PinError
+from builder.attest.receipt import Ledger, receipt
+from builder.errors import InvalidError
 from builder.model.plan import PlannedLayer
 from builder.oci.layer import write_layer
 from builder.oci.store import LayerRecord, Store
@@ -22,7 +24,7 @@ _one_spool = Lock()
 def produce_files(
     store: Store, layer: PlannedLayer, *, compression: str, threads: int, progress: Callable[[int], None]
 ) -> LayerRecord:
-    """Make the layer's blob. Every input is hashed again as it is used, and must be one of the layer's locked inputs.
+    """Make the layer's blob and its receipt. Every input is hashed again as it is used, and must be the locked one.
 
     progress: told how many bytes of tar were written. Raises PinError, InvalidError or EngineError.
     """
@@ -33,22 +35,27 @@ def produce_files(
     return _produce(store, layer, compression, threads, progress)
 
 
+def with_receipt(store: Store, layer: PlannedLayer, record: LayerRecord, ledger: Ledger) -> LayerRecord:
+    """The record of a layer with its receipt, which is put into the store. Raises PinError as `Ledger.close` does."""
+    return replace(record, receipt=store.put(receipt(layer, record.digest, ledger.close())))
+
+
 def _produce(
     store: Store, layer: PlannedLayer, compression: str, threads: int, progress: Callable[[int], None]
 ) -> LayerRecord:
     assert layer.spec is not None
-    locked = {item.file: item.sha256 for item in layer.inputs}
+    ledger = Ledger(layer)
 
     def locate(item: Mapping[str, Any]) -> Path:
-        if locked.get(item["file"]) != item["sha256"]:
-            raise PinError(f"{item['file']} is not what the lock says", where=layer.id)
-        digest = f"sha256:{item['sha256']}"
-        store.verify(digest)
-        return store.blob(digest)
+        used = replace(ledger.file(item["file"]), digest=f"sha256:{item['sha256']}")
+        store.verify(used.digest)
+        ledger.read(used)
+        return store.blob(used.digest)
 
     try:
         with Spool(str(store.tmp)) as spool:
             tree = entries(layer.spec, locate, spool)
-            return write_layer(store, tree, compression=compression, threads=threads, progress=progress)
+            record = write_layer(store, tree, compression=compression, threads=threads, progress=progress)
+        return with_receipt(store, layer, record, ledger)
     except UnpackError as error:
         raise InvalidError(str(error), where=f"layer {layer.id}") from error

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
+from builder.attest.receipt import base_used, check_inputs, used_of
 from builder.engine.base import Engine
 from builder.errors import InvalidError
 from builder.mirror.site import Site
@@ -16,6 +17,9 @@ from builder.produce.build import Builder
 from builder.produce.conflicts import check_conflicts
 from builder.produce.events import Listener
 from builder.produce.survey import Needs, check_space, survey
+
+_VERSION = 2
+"""Of image records. One of another version is written anew."""
 
 
 @dataclass(frozen=True)
@@ -71,27 +75,51 @@ def assembled(store: Store, plan: Plan, *, base_checked: bool = False, offline: 
             records[layer.id] = record
     image = assemble(plan, records, base_image(plan, store, offline=offline or base_checked))
     known = store.image(plan.key)
-    if known is None or known.get("digest") != image.digest:
+    if known is None or known.get("digest") != image.digest or known.get("version") != _VERSION:
         check_conflicts(plan, records, store)
+        made = _record(plan, image, records, store)
         store.put(image.config)
         store.put(image.manifest)
-        store.record_image(plan.key, _record(plan, image, records))
+        store.record_image(plan.key, made)
+    else:
+        store.touch_image(plan.key)
     return Built(plan, image, records, frozenset())
 
 
-def _record(plan: Plan, image: Image, records: dict[str, LayerRecord]) -> dict[str, object]:
-    """What was built, from what: every input that a layer consumed, by hash."""
-    return {
-        "digest": image.digest,
-        "recipe": plan.recipe,
-        "base": plan.base,
-        "layers": [
+def _record(plan: Plan, image: Image, records: dict[str, LayerRecord], store: Store) -> dict[str, object]:
+    """What was built, from what: the base, and every input that a layer consumed, by hash, as the receipts have it.
+
+    Raises PinError when a layer was made from something else than what is locked for it. `used` is null for a layer
+    that was made before there were receipts.
+    """
+    layers = []
+    for layer in plan.layers:
+        record = records.get(layer.id)
+        used = used_of(store.read(record.receipt)) if record is not None and record.receipt else None
+        if used is not None:
+            check_inputs(layer, used)
+        layers.append(
             {
                 "id": layer.id,
                 "key": layer.key,
-                "digest": records[layer.id].digest if layer.id in records else None,
+                "digest": record.digest if record is not None else None,
                 "inputs": {item.file: item.sha256 for item in layer.inputs},
+                "used": [asdict(item) for item in used] if used is not None else None,
             }
-            for layer in plan.layers
-        ],
+        )
+    base = base_used(plan)
+    return {
+        "version": _VERSION,
+        "digest": image.digest,
+        "config": image.config_digest,
+        "recipe": plan.recipe,
+        "base": plan.base,
+        "base_image": {
+            "reference": base.name,
+            "manifest": base.digest,
+            "config": image.base.manifest["config"]["digest"],
+        }
+        if base is not None and image.base is not None
+        else None,
+        "layers": layers,
     }

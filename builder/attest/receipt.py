@@ -1,0 +1,116 @@
+"""Receipts: what a layer was made from, by the hash of every file as it was read. Pure.
+
+The ledger of a layer knows what is locked for it and refuses everything else while it is made; what it has seen at the
+end is the layer's receipt, and must be all of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from threading import Lock
+from typing import Any, Literal
+
+from builder.errors import PinError
+from builder.model.plan import Plan, PlannedLayer, canonical, sha256
+
+Kind = Literal["deb", "wheel", "source", "file", "toolchain", "base"]
+_INPUTS: tuple[Kind, ...] = ("deb", "wheel", "source")
+
+
+@dataclass(frozen=True, order=True)
+class Used:
+    """One thing that a layer was made from.
+
+    kind: a locked input, a `file` of the layer's own folder, a `toolchain` root, or the `base` that a layer reads.
+    name: a file name, a path in the layer's folder, a root's id, or a reference. digest: of the bytes that were read;
+    of a base, of its manifest.
+    """
+
+    kind: Kind
+    name: str
+    digest: str
+
+
+class Ledger:
+    """Watches what one layer reads. Thread-safe."""
+
+    def __init__(self, layer: PlannedLayer, others: Iterable[Used] = ()) -> None:
+        """others: what it may read besides its inputs and the files of its folder."""
+        self._layer = layer
+        locked: list[Used] = [Used(item.kind, item.file, item.digest) for item in layer.inputs]
+        locked += [Used("file", path, f"sha256:{sha256(data)}") for path, data in layer.context.items()]
+        self._locked: Mapping[tuple[str, str], Used] = {_place(item): item for item in (*locked, *others)}
+        self._seen: set[Used] = set()
+        self._lock = Lock()
+
+    def file(self, name: str) -> Used:
+        """What is locked under a file name. Raises PinError for a file that the lock does not have."""
+        for kind in _INPUTS:
+            if (found := self._locked.get((kind, name))) is not None:
+                return found
+        raise self._refusal(name, "it is not in the lock")
+
+    def read(self, item: Used) -> None:
+        """Something was read, and these are the bytes that were. Raises PinError when they are not locked."""
+        locked = self._locked.get(_place(item))
+        if locked is None:
+            raise self._refusal(item.name, "it is not in the lock")
+        if locked != item:
+            raise self._refusal(item.name, f"got {item.digest}, locked is {locked.digest}")
+        with self._lock:
+            self._seen.add(item)
+
+    def close(self) -> tuple[Used, ...]:
+        """All that was read, in order. Raises PinError when something that is locked was not."""
+        if missing := sorted(set(self._locked.values()) - self._seen):
+            names = ", ".join(item.name for item in missing[:5])
+            raise self._refusal(names, "it is locked for this layer, but nothing read it")
+        return tuple(sorted(self._seen))
+
+    def _refusal(self, name: str, cause: str) -> PinError:
+        return PinError(
+            f"{name} is not what the lock says",
+            where=f"layer {self._layer.id}",
+            cause=cause,
+            next="run the command again; if it stays so, please report it",
+        )
+
+
+def base_used(plan: Plan) -> Used | None:
+    """The registry base of a plan."""
+    if plan.base_image is None or plan.base_manifest is None:
+        return None
+    return Used("base", f"{plan.base_image}@{plan.base_manifest}", plan.base_manifest)
+
+
+def receipt(layer: PlannedLayer, digest: str, used: Iterable[Used]) -> bytes:
+    """The receipt of a layer as it is kept: canonical JSON."""
+    return canonical({"layer": layer.id, "key": layer.key, "digest": digest, "used": [asdict(item) for item in used]})
+
+
+def used_of(data: bytes) -> tuple[Used, ...]:
+    """What a receipt says that its layer was made from. Raises PinError when it makes no sense."""
+    try:
+        rows: Any = json.loads(data)["used"]
+        return tuple(Used(row["kind"], row["name"], row["digest"]) for row in rows)
+    except (ValueError, KeyError, TypeError):
+        raise PinError("a layer's receipt makes no sense", next="builder gc, then build again") from None
+
+
+def check_inputs(layer: PlannedLayer, used: Iterable[Used]) -> None:
+    """Compare a receipt with what is locked for a layer now. Raises PinError unless both name the same inputs."""
+    ours = {(item.file, item.digest) for item in layer.inputs}
+    theirs = {(item.name, item.digest) for item in used if item.kind in _INPUTS}
+    if differing := sorted(name for name, _ in ours ^ theirs):
+        raise PinError(
+            f"layer {layer.id} in the store was not made from what is locked for it",
+            where=differing[0],
+            cause="the store was changed by something else than builder",
+            next="remove the store and build again",
+        )
+
+
+def _place(item: Used) -> tuple[str, str]:
+    return item.kind, item.name

@@ -1,0 +1,90 @@
+"""A ledger lets through what is locked and nothing else, and misses what was not read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from builder.attest.receipt import Ledger, Used, base_used, check_inputs, receipt, used_of
+from builder.errors import ExitCode, PinError
+from builder.model.plan import Plan, PlannedLayer, sha256
+from tests.support.project import Sample, vendor_base
+
+MakePlan = Callable[..., Plan]
+ROOT = Used("toolchain", "toolchain-amd64", "sha256:" + "a" * 64)
+
+
+@pytest.fixture
+def compiled(make_plan: MakePlan) -> PlannedLayer:
+    return next(layer for layer in make_plan().layers if layer.id == "compiled")
+
+
+def all_of(layer: PlannedLayer) -> list[Used]:
+    inputs = [Used(item.kind, item.file, item.digest) for item in layer.inputs]
+    return [*inputs, *(Used("file", path, f"sha256:{sha256(data)}") for path, data in layer.context.items()), ROOT]
+
+
+def test_all_that_is_locked_may_be_read_and_is_in_the_receipt(compiled: PlannedLayer) -> None:
+    ledger = Ledger(compiled, [ROOT])
+    for item in reversed(all_of(compiled)):
+        ledger.read(item)
+        ledger.read(item)
+    used = ledger.close()
+    assert used == tuple(sorted(all_of(compiled)))
+    assert {item.kind for item in used} == {"source", "file", "toolchain"}
+    data = receipt(compiled, "sha256:" + "b" * 64, used)
+    assert used_of(data) == used
+    assert receipt(compiled, "sha256:" + "b" * 64, used) == data
+    assert json.loads(data)["key"] == compiled.key
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_other_bytes_are_refused(compiled: PlannedLayer, number: int) -> None:
+    item = all_of(compiled)[number]
+    with pytest.raises(PinError, match="is not what the lock says") as caught:
+        Ledger(compiled, [ROOT]).read(replace(item, digest="sha256:" + "c" * 64))
+    assert (caught.value.code, item.digest in caught.value.cause) == (ExitCode.PIN, True)
+
+
+def test_what_is_not_locked_is_refused(compiled: PlannedLayer) -> None:
+    for item in (Used("wheel", "other.whl", "sha256:" + "c" * 64), replace(ROOT, kind="base"), ROOT):
+        with pytest.raises(PinError, match="is not what the lock says"):
+            Ledger(compiled).read(item)
+    with pytest.raises(PinError, match="it is not in the lock"):
+        Ledger(compiled).file("other.whl")
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_what_was_not_read_is_missed(compiled: PlannedLayer, number: int) -> None:
+    ledger = Ledger(compiled, [ROOT])
+    left = all_of(compiled)[number]
+    for item in all_of(compiled):
+        if item != left:
+            ledger.read(item)
+    with pytest.raises(PinError, match=left.name):
+        ledger.close()
+
+
+def test_a_receipt_of_other_inputs_does_not_fit(compiled: PlannedLayer) -> None:
+    used = all_of(compiled)
+    check_inputs(compiled, used)
+    for wrong in (used[1:], [*used, Used("deb", "x.deb", ROOT.digest)], [replace(used[0], digest=ROOT.digest)]):
+        with pytest.raises(PinError, match="was not made from what is locked"):
+            check_inputs(compiled, wrong)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"used": [1]}', b'{"used": [{"kind": "deb"}]}', b"\xff"])
+def test_a_damaged_receipt_is_told(data: bytes) -> None:
+    with pytest.raises(PinError, match="makes no sense"):
+        used_of(data)
+
+
+def test_a_base_is_named_by_its_manifest(make_plan: MakePlan, small: Sample) -> None:
+    assert base_used(make_plan()) is None
+    digest = "sha256:" + "a" * 64
+    small.files["recipes/bases/vendor.yaml"] = vendor_base("registry.lan/x:1", digest)
+    small.files["recipes/tiny.yaml"]["compatible"] = ["vendor"]
+    assert base_used(make_plan(base="vendor")) == Used("base", f"registry.lan/x:1@{digest}", digest)

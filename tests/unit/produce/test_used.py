@@ -1,0 +1,162 @@
+"""Used equals locked: one other byte in anything that a build reads is refused with exit code 4, and nothing is kept.
+
+Bytes that come over the network are in test_failures.py, those of a mirror in tests/unit/mirror.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from builder.attest.receipt import used_of
+from builder.engine.base import BuildRequest, host_architecture
+from builder.errors import ExitCode, PinError
+from builder.model.plan import Plan
+from builder.oci.store import Store
+from tests.support.engine import FakeEngine
+from tests.support.mirror import Mirror
+from tests.support.project import Sample, stored_base, vendor_base
+from tests.unit.produce.conftest import Runner
+
+MakePlan = Callable[..., Plan]
+OWN = f"toolchain-{host_architecture()}"
+
+
+def spoil(path: Path) -> None:
+    data = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+
+
+def state(store: Store) -> set[str]:
+    """Every file of a store, but its locks."""
+    files = {str(path.relative_to(store.root)) for path in store.root.rglob("*") if path.is_file()}
+    return {path for path in files if not path.startswith("locks/")}
+
+
+def test_the_receipt_of_each_layer_names_all_that_it_consumed(
+    make_plan: MakePlan, mirror: Mirror, runner: Runner
+) -> None:
+    plan = make_plan()
+    built = runner.build(plan)
+    root = next(layer for layer in plan.toolchains if layer.id == OWN)
+    toolchain = runner.store.layer(root.key)
+    assert toolchain is not None
+    for layer, record in [(root, toolchain), *((x, built.records[x.id]) for x in plan.layers if x.id in built.records)]:
+        used = used_of(runner.store.read(record.receipt))
+        locked = {(item.kind, item.file, item.digest) for item in layer.inputs}
+        assert {
+            (item.kind, item.name, item.digest) for item in used if item.kind not in ("file", "toolchain")
+        } == locked
+        assert {item.name for item in used if item.kind == "file"} == set(layer.context)
+        assert [item.digest for item in used if item.kind == "toolchain"] == [toolchain.digest] * layer.toolchain
+    known = runner.store.image(plan.key)
+    assert known is not None
+    assert [len(layer["used"] or ()) for layer in known["layers"]] == [2, 1, 2, 3, 0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", ["inputs", "layers"])
+def test_what_changes_while_the_engine_runs_is_refused(
+    make_plan: MakePlan, mirror: Mirror, runner: Runner, engine: FakeEngine, kind: str
+) -> None:
+    plan = make_plan()
+
+    def change(request: BuildRequest) -> None:
+        spoil(next(path for path in sorted((request.context / kind).rglob("*")) if path.is_file()))
+
+    engine.on_build = change
+    with pytest.raises(PinError) as caught:
+        runner.build(plan)
+    assert caught.value.code == ExitCode.PIN
+    compiled = next(layer for layer in plan.layers if layer.id == "compiled")
+    assert runner.store.layer(compiled.key) is None
+    assert runner.store.image(plan.key) is None
+    assert runner.temporary() == []
+    engine.on_build = lambda request: None
+    assert runner.build(plan).made >= {"compiled"}
+
+
+def test_a_layers_own_file_of_another_byte_is_another_layer(
+    make_plan: MakePlan, small: Sample, mirror: Mirror, runner: Runner, tmp_path: Path
+) -> None:
+    plan = make_plan()
+    first = runner.build(plan)
+    # Changed on disk after the plan was made: the build has the bytes that its key was made from.
+    spoil(tmp_path / "project/dockerfiles/layers/compiled/patch.diff")
+    record = first.records["compiled"]
+    runner.store.discard(record.digest)
+    assert runner.build(plan).records["compiled"] == record
+    assert runner.engine.seen[-1].context["layers/compiled/patch.diff"] == b"a patch\n"
+    small.files["dockerfiles/layers/compiled/patch.diff"] = "another\n"
+    changed = make_plan()
+    assert {layer.id for layer in changed.layers if layer.key not in {old.key for old in plan.layers}} == {"compiled"}
+
+
+def test_a_toolchain_root_that_was_damaged_in_the_store_is_not_used(
+    make_plan: MakePlan, mirror: Mirror, runner: Runner
+) -> None:
+    plan = make_plan()
+    first = runner.build(plan)
+    root = runner.store.layer(next(layer.key for layer in plan.toolchains if layer.id == OWN))
+    assert root is not None
+    runner.store.discard(first.records["compiled"].digest)
+    spoil(runner.store.blob(root.digest))
+    before = state(runner.store)
+    seen = len(runner.engine.seen)
+    with pytest.raises(PinError, match="is damaged in the store") as caught:
+        runner.build(plan)
+    assert caught.value.code == ExitCode.PIN
+    assert len(runner.engine.seen) == seen
+    assert state(runner.store) <= before
+    assert runner.build(plan).image.digest == first.image.digest
+
+
+@pytest.mark.parametrize("kind", ["manifest", "config"])
+def test_a_base_that_was_damaged_in_the_store_is_not_used(
+    make_plan: MakePlan, small: Sample, mirror: Mirror, runner: Runner, kind: str
+) -> None:
+    manifest = stored_base(runner.store)
+    config = json.loads(runner.store.read(manifest))["config"]["digest"]
+    small.files["recipes/bases/vendor.yaml"] = vendor_base("registry.lan/x:1", manifest)
+    small.files["recipes/tiny.yaml"] |= {"compatible": ["vendor"], "layers": ["placed", "settings", "entrypoint"]}
+    plan = make_plan(base="vendor")
+    spoil(runner.store.blob(manifest if kind == "manifest" else config))
+    with pytest.raises(PinError, match="is damaged in the store") as caught:
+        runner.build(plan, offline=True)
+    assert caught.value.code == ExitCode.PIN
+    assert state(runner.store) == {
+        "CACHEDIR.TAG",
+        f"blobs/sha256/{(config if kind == 'manifest' else manifest).removeprefix('sha256:')}",
+    }
+
+
+def test_a_layer_in_the_store_whose_receipt_names_other_inputs_is_refused(
+    make_plan: MakePlan, mirror: Mirror, runner: Runner
+) -> None:
+    plan = make_plan()
+    first = runner.build(plan)
+    (runner.store.root / "images" / f"{plan.key}.json").unlink()
+    path = runner.store.root / "layers" / f"{plan.layers[0].key}.json"
+    data = json.loads(path.read_bytes())
+    path.write_text(json.dumps(data | {"receipt": first.records["wheels-alpha"].receipt}))
+    with pytest.raises(PinError, match="was not made from what is locked") as caught:
+        runner.build(plan)
+    assert caught.value.code == ExitCode.PIN
+    assert runner.store.image(plan.key) is None
+
+
+def test_a_layer_without_a_receipt_is_of_before_and_good(make_plan: MakePlan, mirror: Mirror, runner: Runner) -> None:
+    plan = make_plan()
+    first = runner.build(plan)
+    path = runner.store.root / "layers" / f"{plan.layers[0].key}.json"
+    data = json.loads(path.read_bytes())
+    del data["receipt"]
+    path.write_text(json.dumps(data))
+    (runner.store.root / "images" / f"{plan.key}.json").unlink()
+    assert runner.build(plan).image.digest == first.image.digest
+    known = runner.store.image(plan.key)
+    assert known is not None
+    assert known["layers"][0]["used"] is None
