@@ -11,6 +11,7 @@ from builder import __version__
 from builder.cli.bench import bench
 from builder.cli.build import build
 from builder.cli.doctor import doctor
+from builder.cli.gc import gc
 from builder.cli.lint import lint, rules
 from builder.cli.listing import list_, show
 from builder.cli.lock import lock
@@ -34,7 +35,8 @@ app = typer.Typer(
 )
 app.command("list")(list_)
 app.command("run")(run_recipe)
-for command in (show, lint, rules, lock, plan, render, build, test, push, load, mirror, prefetch, bench, doctor, new):
+commands = (show, lint, rules, lock, plan, render, build, test, push, load, mirror, prefetch, gc, bench, doctor, new)
+for command in commands:
     app.command()(command)
 
 

@@ -167,6 +167,7 @@ def _run(subject: _Subject, tiers: list[str], only: list[str]) -> Report:
     if "static" in tiers:
         report.add(check_image(subject.image, checks, ours=subject.ours, always=always, folder=store.tmp))
     if "cpu" in tiers:
+        store.claim("run")
         report.add(run_cpu(subject.layout, digest, checks, folder=store.root / "run", tell=say))
     if "gpu" in tiers:
         report.add(run_gpu(digest, checks))

@@ -81,6 +81,7 @@ class Store(Blobs):
         self._alive: IO[str] | None = None
         self._claimed: set[str] = set()
         self._claiming = Lock()
+        self._sole = False
         try:
             (self.root / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
             for folder in ("tmp", "layers", "images", "locks"):
@@ -99,7 +100,7 @@ class Store(Blobs):
         """Say that this process relies on these: digests of blobs, and paths below the root."""
         with self._claiming:
             new = [name for name in names if name not in self._claimed]
-            if not new or self._alive is None:
+            if not new or self._alive is None or self._sole:
                 return
             with contextlib.suppress(OSError), (self.root / "locks" / "gc").open("a") as file:
                 fcntl.flock(file, fcntl.LOCK_SH)
@@ -119,7 +120,11 @@ class Store(Blobs):
             raise disk_error(error, self.root) from error
         with file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            yield self._claims_of_others()
+            self._sole = True
+            try:
+                yield self._claims_of_others()
+            finally:
+                self._sole = False
 
     def _claims_of_others(self) -> set[str] | None:
         found: set[str] = set()

@@ -1,0 +1,254 @@
+"""What `builder gc` removes, what it leaves, and that it takes nothing from a process that is at work."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.errors import EngineError
+from builder.model.plan import Plan
+from builder.oci.collect import Account, Rules, collect
+from builder.oci.store import Store
+from tests.support.engine import FakeEngine
+from tests.support.mirror import Mirror
+from tests.support.project import ROOT
+from tests.unit.produce.conftest import Runner
+
+MakePlan = Callable[..., Plan]
+DAY = 86400.0
+
+
+@pytest.fixture
+def runner(store: Store, engine: FakeEngine, mirror: Mirror) -> Runner:
+    return Runner(store, engine)
+
+
+def files(store: Store) -> dict[str, int]:
+    found = {str(path.relative_to(store.root)): path for path in store.root.rglob("*") if path.is_file()}
+    return {name: path.stat().st_blocks * 512 for name, path in found.items() if not name.startswith("locks/")}
+
+
+def gone(store: Store, *, dry_run: bool = False, **rules: Any) -> tuple[set[str], Account]:
+    before = files(store)
+    account = collect(store, Rules(**rules), dry_run=dry_run)
+    after = files(store)
+    assert after.keys() <= before.keys()
+    lost = before.keys() - after.keys()
+    if not dry_run:
+        assert account.freed == sum(before[name] for name in lost)
+    assert list(store.tmp.iterdir()) == []
+    return lost, account
+
+
+def age(store: Store, days: float) -> None:
+    """Make all that is there this many days older; the time of status cannot be set."""
+    for folder in ("images", "layers"):
+        for path in (store.root / folder).iterdir():
+            at = path.stat().st_mtime - days * DAY
+            os.utime(path, (at, at))
+
+
+def test_after_one_build_nothing_goes(make_plan: MakePlan, runner: Runner) -> None:
+    plan = make_plan()
+    built = runner.build(plan)
+    lost, account = gone(runner.store)
+    assert lost == set()
+    assert (account.freed, account.busy) == (0, False)
+    assert [(item["recipe"], item["digest"]) for item in account.images] == [("tiny", built.image.digest)]
+    assert (account.kept["images"].count, account.kept["layers"].count) == (1, 6)
+    assert runner.build(plan, offline=True).made == frozenset()
+
+
+def test_an_older_image_of_the_recipe_goes_with_what_only_it_needs(make_plan: MakePlan, runner: Runner) -> None:
+    old, new = make_plan(sets={"compiled": {"version": "2.0"}}), make_plan()
+    first = runner.build(old)
+    age(runner.store, 1)
+    second = runner.build(new)
+    dry, told = gone(runner.store, dry_run=True)
+    assert dry == set()
+    lost, account = gone(runner.store)
+    assert (told.freed, told.removed, told.kept) == (account.freed, account.removed, account.kept)
+    source = next(item for layer in old.layers for item in layer.inputs if item.kind == "source")
+    record = first.records["compiled"]
+    # The fake engine makes the same bytes of both versions.
+    assert record.digest == second.records["compiled"].digest
+    blobs = {first.image.digest, first.image.config_digest, source.digest, record.receipt}
+    compiled = next(layer.key for layer in old.layers if layer.id == "compiled")
+    expected = {f"blobs/sha256/{digest.removeprefix('sha256:')}" for digest in blobs}
+    assert lost == expected | {f"images/{old.key}.json", f"layers/{compiled}.json"}
+    assert (account.removed["images"].count, account.removed["layers"].count) == (1, 1)
+    assert runner.build(new, offline=True).made == frozenset()
+    assert runner.build(old).image.digest == first.image.digest
+
+
+def test_inputs_that_no_kept_image_needs_stay_when_asked(make_plan: MakePlan, runner: Runner) -> None:
+    runner.build(make_plan(sets={"compiled": {"version": "2.0"}}))
+    age(runner.store, 1)
+    runner.build(make_plan())
+    stray = runner.store.put(b"fetched for nothing")
+    lost, account = gone(runner.store, keep_inputs=True)
+    assert account.removed["inputs"].count == 0
+    assert runner.store.has(stray)
+    assert any(name.startswith("images/") for name in lost)
+    lost, account = gone(runner.store)
+    assert account.removed["inputs"].count == 2
+
+
+def test_with_an_age_what_was_used_since_stays_and_all_else_goes(make_plan: MakePlan, runner: Runner) -> None:
+    old, new = make_plan(sets={"compiled": {"version": "2.0"}}), make_plan()
+    runner.build(old)
+    age(runner.store, 40)
+    runner.build(new)
+    assert gone(runner.store, older_than=50 * DAY)[0] == set()
+    lost, _ = gone(runner.store, older_than=30 * DAY)
+    assert f"images/{old.key}.json" in lost
+    age(runner.store, 40)
+    runner.build(new)  # used again, though nothing was made
+    assert gone(runner.store, older_than=30 * DAY)[0] == set()
+    lost, account = gone(runner.store, older_than=0)
+    assert set(files(runner.store)) == {"CACHEDIR.TAG"}
+    assert account.images == []
+    assert runner.build(new).image
+
+
+def test_unpacked_images_go_and_their_links_are_counted_once(store: Store) -> None:
+    folder = store.root / "run" / "sha256-abc" / "usr"
+    folder.mkdir(parents=True)
+    (folder / "file").write_bytes(bytes(100_000))
+    (folder / "again").hardlink_to(folder / "file")
+    (folder / "locked").mkdir(mode=0o000)
+    assert collect(store, Rules(older_than=DAY), dry_run=False).removed["unpacked"].count == 0
+    account = collect(store, Rules(), dry_run=False)
+    assert (account.removed["unpacked"].count, account.freed) == (1, -(-100_000 // 4096) * 4096)
+    assert list((store.root / "run").iterdir()) == []
+    assert list(store.tmp.iterdir()) == []
+
+
+def test_bytes_with_a_link_elsewhere_are_not_called_freed(store: Store, tmp_path: Path) -> None:
+    digest = store.put(bytes(10_000))
+    (tmp_path / "link").hardlink_to(store.blob(digest))
+    account = collect(store, Rules(), dry_run=False)
+    assert (account.freed, account.removed["inputs"].linked) == (0, 12_288)
+    assert not store.has(digest)
+    assert (tmp_path / "link").stat().st_size == 10_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"layers": 1}',
+        '{"layers": [1, {"used": 3, "inputs": 1}]}',
+        '{"base_image": 1, "recipe": []}',
+    ],
+)
+def test_damaged_records_are_no_trouble(make_plan: MakePlan, runner: Runner, text: str) -> None:
+    plan = make_plan()
+    runner.build(plan)
+    for folder in ("images", "layers"):
+        (runner.store.root / folder / f"{'e' * 64}.json").write_text(text)
+    collect(runner.store, Rules(), dry_run=False)
+    assert runner.build(plan, offline=True).made == frozenset()
+
+
+USER = """
+import sys
+from pathlib import Path
+from builder.oci.store import Store
+store = Store(Path(sys.argv[1]))
+for name in sys.argv[2:]:
+    if name.startswith("sha256:"):
+        assert store.has(name)
+    else:
+        assert name == "run" and store.claim("run") is None or store.layer(name) is not None
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def using(store: Store, *names: str) -> subprocess.Popen[str]:
+    """A process that uses these, until its input ends."""
+    command = [sys.executable, "-c", USER, str(store.root), *names]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, **pipes)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_what_a_living_process_relies_upon_stays_until_it_ends(make_plan: MakePlan, runner: Runner) -> None:
+    store, plan = runner.store, make_plan()
+    record = runner.build(plan).records["root"]
+    stray, other = store.put(b"being used"), store.put(b"used by nobody")
+    (store.root / "run/sha256-a").mkdir(parents=True)
+    process = using(store, stray, plan.layers[0].key, "run")
+    try:
+        _, account = gone(store, older_than=0)
+        assert account.busy
+        assert store.layer(plan.layers[0].key) == record
+        assert store.read(stray) == b"being used"
+        assert not store.has(other)
+        assert (store.root / "run/sha256-a").exists()
+        assert store.layer(plan.layers[1].key) is None
+    finally:
+        process.communicate("")
+    _, account = gone(store, older_than=0)
+    assert not account.busy
+    assert set(files(store)) == {"CACHEDIR.TAG"}
+
+
+def test_a_process_that_does_not_say_what_it_uses_stops_it(store: Store) -> None:
+    store.put(b"x")
+    code = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX); print('ready', flush=True)"
+    code += "; sys.stdin.read()"
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    process = subprocess.Popen([sys.executable, "-c", code, str(store.root / "locks/1.0123abcd")], **pipes)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        before = files(store)
+        with pytest.raises(EngineError, match="does not say what of it"):
+            collect(store, Rules(), dry_run=False)
+        assert files(store) == before
+    finally:
+        process.communicate("")
+    assert collect(store, Rules(), dry_run=False).removed["inputs"].count == 1
+
+
+BUILDS = """
+import sys
+from pathlib import Path
+from builder.oci.store import Store
+store = Store(Path(sys.argv[1]))
+for n in range(150):
+    data = str(n % 5).encode() * 1000
+    digest = store.put(data)
+    assert store.read(digest) == data
+    if n % 10 == 9:
+        store = Store(Path(sys.argv[1]))
+print("done")
+"""
+
+
+def test_builds_and_collections_at_once_lose_nothing(store: Store) -> None:
+    """Blobs that were looked for, or written, can be read: whatever is collected meanwhile."""
+    command = [sys.executable, "-c", BUILDS, str(store.root)]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    running = [subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    removed = 0
+    deadline = time.monotonic() + 30
+    while any(process.poll() is None for process in running) and time.monotonic() < deadline:
+        removed += collect(store, Rules(), dry_run=False).removed["inputs"].count
+    assert [process.communicate()[0] for process in running] == ["done\n"] * 3
+    removed += collect(store, Rules(), dry_run=False).removed["inputs"].count
+    assert removed >= 5
