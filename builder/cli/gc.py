@@ -66,7 +66,7 @@ def _print(account: Account) -> None:
     for kind, gone in account.removed.items():
         kept = account.kept[kind]
         row = f"{kind:10} {gone.count:>8} {size(gone.size):>10} {kept.count:>8} {size(kept.size + kept.linked):>10}"
-        print(row + (f"  ({size(gone.linked)} more have links elsewhere)" if gone.linked else ""))
+        print(row + (f"  ({size(gone.linked)} more stay: other folders link to them)" if gone.linked else ""))
 
 
 def _result(account: Account, dry_run: bool) -> dict[str, object]:

@@ -58,7 +58,11 @@ def fetch(
     if not missing:
         return
     if offline and site is None:
-        raise _offline_error(list(missing.values()))
+        if failed is None:
+            raise _offline_error(list(missing.values()))
+        for item in missing.values():
+            failed(item, _offline_error([item]))
+        return
     # The largest first: no worker then sits alone with it at the end.
     queued = sorted(missing.values(), key=lambda item: (-item.size, item.file))
     pool = _Pool(store, queued, Hosts() if offline else hosts, backoff, site, offline=offline)

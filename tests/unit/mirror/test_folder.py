@@ -167,6 +167,20 @@ def test_verify_finds_a_wrong_byte_and_mends_it(make_plan: MakePlan, bench: Benc
     assert bench.contents() == before
 
 
+def test_verify_after_a_transport_names_what_is_damaged(make_plan: MakePlan, bench: Bench, spoil: Spoil) -> None:
+    plan = make_plan()
+    bench.fill(plan)
+    assert bench.fill(plan, verify=True, offline=True).failed == {}
+    for name in ("tool 1", "beta 1.0"):
+        spoil(bench.place().blob(next(item.digest for item in locked_contents(plan) if item.name == name)))
+    report = bench.fill(plan, verify=True, offline=True)
+    assert [error.what for error in report.failed["tiny.tiny"]] == [
+        "not in the store, and this is offline: tool 1",
+        "not in the store, and this is offline: beta 1.0",
+    ]
+    assert report.artifacts == {}
+
+
 def test_a_file_that_was_cut_short_is_made_anew_without_asking(make_plan: MakePlan, bench: Bench) -> None:
     plan = make_plan()
     bench.fill(plan)
