@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,20 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from pydantic import TypeAdapter, ValidationError
-
-from builder.errors import InvalidError
 from builder.model.check import Check
 from builder.smoke.driver import PROGRAM
 from builder.smoke.image import open_image
 from builder.smoke.kinds_cpu import Job, job
-from builder.smoke.log import undeclared
+from builder.smoke.log import DECLARES, JUDGES, declarations, judge_logs
 from builder.smoke.report import Report, Result, Status
 from builder.smoke.runner import Command, Runner, Unable, follow, pick_runner, run
 from builder.smoke.static import Failed
-
-LOG = "log"
-"""The kind of check that judges what the others printed."""
 
 Tell = Callable[[str], object]
 Logs = dict[str, str]
@@ -53,7 +46,9 @@ def run_cpu(
     """
     image = open_image(layout, manifest_digest)
     start = [*(image.settings.get("Entrypoint") or []), *(image.settings.get("Cmd") or [])]
-    jobs = [job(check, start) for check in checks if check.tier == "cpu" and check.kind != LOG]
+    asked = [check for check in checks if check.tier == "cpu"]
+    declarations(asked)
+    jobs = [job(check, start) for check in asked if check.kind not in (DECLARES, JUDGES)]
     report = Report(image.digest)
     if not jobs:
         return report
@@ -61,7 +56,6 @@ def run_cpu(
         tell("preparing the image to run")
         way = runner or pick_runner(image, folder, only)
     except Unable as reason:
-        asked = [check for check in checks if check.tier == "cpu"]
         report.results = [Result(check.id, check.kind, "cpu", "not-run", str(reason)) for check in asked]
         return report
     logs: dict[str, str] = {}
@@ -82,26 +76,12 @@ def run_cpu(
         # What a failed check printed is in its own result.
         passed = {result.id for result in report.results if result.status == "pass"}
         heard = {name: text for name, text in logs.items() if name in passed}
-        report.results += [judge_log(check, heard) for check in checks if check.kind == LOG and check.tier == "cpu"]
+        report.results += judge_logs(asked, heard, "cpu")
         report.notes.append(way.note())
     finally:
         if runner is None:
             way.close()
     return report
-
-
-def judge_log(check: Check, logs: Mapping[str, str]) -> Result:
-    """Whether every line that looks like a warning is declared. logs: what each check printed, by its id."""
-    try:
-        expected = TypeAdapter(list[dict[str, str]]).validate_python(check.args.get("expected", []))
-        found, covered = undeclared(logs, expected)
-    except (ValidationError, KeyError, re.error) as error:
-        raise InvalidError(f"check {check.id} ({check.kind}): expected: {error}") from error
-    if found:
-        shown = "\n".join(line[:500] for line in found[:20])
-        message = f"{len(found)} lines look like warnings and are not declared:\n{shown}"
-        return Result(check.id, check.kind, "cpu", "fail", message, details=found)
-    return Result(check.id, check.kind, "cpu", "pass", f"{covered} lines look like warnings, all declared")
 
 
 def _command(runner: Runner, jobs: Sequence[Job], env: Mapping[str, str], tell: Tell, logs: Logs) -> list[Result]:

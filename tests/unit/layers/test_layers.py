@@ -21,6 +21,7 @@ from builder.plan.resolve import resolve
 from builder.project import Project
 from builder.smoke.kinds import KINDS
 from builder.smoke.kinds_cpu import job
+from builder.smoke.log import DECLARES, JUDGES, declarations
 
 PROJECT = Project()
 CACHE = Path("~/.cache/builder-tests/sdists").expanduser()
@@ -237,7 +238,9 @@ CHECKS = [
 
 @pytest.mark.parametrize(("where", "check"), CHECKS, ids=lambda value: value if isinstance(value, str) else value.id)
 def test_every_check_of_a_layer_or_base_is_of_a_kind_that_takes_its_args(where: str, check: Check) -> None:
-    if check.tier == "cpu":
+    if check.kind in (DECLARES, JUDGES):
+        assert len(declarations([check])) == (check.kind == DECLARES)
+    elif check.tier == "cpu":
         assert job(check)
     elif check.tier == "static":
         names = inspect.signature(KINDS[check.kind].run).parameters

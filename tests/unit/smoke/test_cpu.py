@@ -36,7 +36,8 @@ class LocalRunner:
         self.started.append(command)
         argv = [sys.executable if command.argv[0] == "python3" else command.argv[0], *command.argv[1:]]
         env = {**os.environ, **command.env}
-        return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env)
+        errors = command.errors or subprocess.STDOUT
+        return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=errors, env=env)
 
     def note(self) -> str:
         return "run here"
@@ -56,7 +57,7 @@ def go(where: Path, *checks: Check, runner: LocalRunner | None = None, **more: A
 
 
 def states(report: Report) -> list[str]:
-    return [result.status for result in report.results]
+    return [result.status for result in report.results if result.kind != "log"]
 
 
 def test_python_checks_share_an_interpreter_and_commands_do_not(tmp_path: Path) -> None:
@@ -73,10 +74,10 @@ def test_python_checks_share_an_interpreter_and_commands_do_not(tmp_path: Path) 
         tell=told.append,
     )
     assert states(report) == ["pass"] * 5
-    one, two, three, alone, _ = report.results
+    one, two, three, alone, *_ = report.results
     assert one.message == three.message != alone.message
     assert two.message == "hello"
-    assert [result.id for result in report.results] == ["one", "two", "three", "alone", "other-env"]
+    assert [result.id for result in report.results] == ["one", "two", "three", "alone", "other-env", "log"]
     assert len(runner.started) == 4
     assert report.notes == ["run here"]
     assert "three" in told
@@ -271,3 +272,89 @@ def test_what_the_kernel_has_registered(tmp_path: Path, monkeypatch: pytest.Monk
     entry.write_text("enabled\nflags: F\n")
     (tmp_path / "status").write_text("disabled\n")
     assert not runners.registered()
+
+
+def by_id(report: Report) -> dict[str, tuple[str, str]]:
+    return {result.id: (result.status, result.message) for result in report.results}
+
+
+def test_lines_that_look_like_warnings_are_declared_or_fail(tmp_path: Path) -> None:
+    checks = [
+        check("quiet", "python", code="print('INFO all is well')"),
+        check("known", "python", code="print('WARNING 12:01 no driver'); print('WARNING 12:02 no driver')"),
+        check("child", "command", argv=["sh", "-c", "echo 'x.py:3: DeprecationWarning: old' >&2"]),
+        check("broken", "python", code="raise ValueError('Error: in its own result')"),
+        check("declared", "expected-log", pattern="no driver$", why="there is no GPU here"),
+        check("not-seen", "expected-log", pattern="never", why="for other versions of it"),
+        check("log", "log"),
+    ]
+    found = by_id(go(tmp_path, *checks))
+    assert found["declared"] == ("pass", "2 lines: there is no GPU here")
+    assert found["not-seen"] == ("pass", "0 lines: for other versions of it")
+    assert found["log"][0] == "fail"
+    assert found["log"][1].splitlines()[1:] == ["child: x.py:3: DeprecationWarning: old"]
+    assert by_id(go(tmp_path, *checks[:-1]))["log"][0] == "warn"
+    found = by_id(go(tmp_path, *(each for each in checks if each.id != "child")))
+    assert found["log"] == ("pass", "2 lines look like warnings, all declared")
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ({"pattern": "x"}, "why"),
+        ({"pattern": "[", "why": "long enough"}, "not a pattern"),
+        ({"why": "x" * 20}, "needs a pattern"),
+    ],
+)
+def test_a_declaration_needs_a_pattern_and_a_reason(tmp_path: Path, args: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidError, match=says):
+        go(tmp_path, check("a", "python", code="1"), check("declared", "expected-log", **args))
+
+
+def start(where: Path, *words: str) -> tuple[str, str]:
+    """What the check says of an image that starts this."""
+    image = layout(where / "image", [{"a": b""}], Entrypoint=list(words[:1]), Cmd=list(words[1:]))
+    report = run_cpu(image, None, [check("start", "fails-without-gpu")], folder=where, runner=LocalRunner())
+    return report.results[0].status, report.results[0].message
+
+
+def test_a_server_without_a_gpu_says_so_and_ends(tmp_path: Path) -> None:
+    said = "echo 'RuntimeError: Failed to infer device type'"
+    assert start(tmp_path, "sh", "-c", f"{said}; exit 1") == ("pass", "exit status 1: Failed to infer device type")
+    for script, why in (
+        (f"{said}; exit 0", "ends well without a GPU"),
+        ("echo 'No module named vllm'; exit 1", "does not say that there is no GPU"),
+        (f"{said}; kill -SEGV $$", "a signal ended it"),
+    ):
+        status, message = start(tmp_path, "sh", "-c", script)
+        assert (status, why in message) == ("fail", True), message
+    assert start(tmp_path)[0] == "fail"
+
+
+def structure(**more: Any) -> Check:
+    script = "echo out; echo err >&2; exit 3"
+    return check("structure", "structure-command", argv=["sh", "-c", script], **more)
+
+
+def test_structure_commands_are_judged_with_output_and_errors_apart(tmp_path: Path) -> None:
+    good = {"status": 3, "expected_output": ["^out"], "excluded_output": ["err"], "expected_error": ["err"]}
+    assert states(go(tmp_path, structure(**good, excluded_error=["out"])))[0] == "pass"
+    for change, says in (
+        ({"status": 0}, "exit status 3, not 0"),
+        ({"expected_output": ["err"]}, "the output does not match 'err'"),
+        ({"excluded_error": ["e.r"]}, "the error matches 'e.r'"),
+    ):
+        found = go(tmp_path, structure(**{**good, **change}))
+        assert (found.results[0].status, says in found.results[0].message) == ("fail", True)
+    failed = check("structure", "structure-command", argv=["sh", "-c", "exit 125"])
+    assert "setup failed" in go(tmp_path, failed).results[0].message
+
+
+def test_a_check_for_strangers_runs_as_one(tmp_path: Path) -> None:
+    assert job(check("a", "non-root")).user == "54321:54321"
+    assert job(check("a", "non-root", user="1000")).user == "1000"
+
+
+def test_media_checks_have_code_that_compiles() -> None:
+    for kind in ("audio-decodes", "video-decodes", "non-root"):
+        compile(job(check("a", kind)).code, kind, "exec")
