@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import io
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 import zstandard
 
 from builder.model.check import Check
+from builder.smoke.elf import AARCH64, machine_of, read_dynamic, reader
 from builder.smoke.gather import checks_of
 from builder.smoke.image import Image, LayerBlob, open_image
 from builder.smoke.layers import LayerStream, clean
@@ -429,6 +431,30 @@ def test_sabotage(whole: Whole, tmp_path: Path, name: str, change: Change, fails
     failed = {result.id: result.message for result in report.results if result.status == "fail"}
     assert set(failed) == fails, failed
     assert any(says in message for message in failed.values()), failed
+
+
+def test_libraries_are_read_as_pyelftools_reads_them(whole: Whole) -> None:
+    from elftools.elf.dynamic import DynamicSection
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.gnuversions import GNUVerDefSection, GNUVerNeedSection
+
+    seen = 0
+    for name in ("root", WHEELS, "audio"):
+        for path, member in members(whole, name).items():
+            if machine_of(member.data[:20]) != AARCH64:
+                continue
+            found = read_dynamic(reader(io.BytesIO(member.data)))
+            needed, needs, provides = [], {}, set()
+            for section in ELFFile(io.BytesIO(member.data)).iter_sections():
+                if isinstance(section, DynamicSection):
+                    needed += [tag.needed for tag in section.iter_tags("DT_NEEDED")]
+                elif isinstance(section, GNUVerNeedSection):
+                    needs |= {file.name: {one.name for one in names} for file, names in section.iter_versions()}
+                elif isinstance(section, GNUVerDefSection):
+                    provides |= {next(names).name for _, names in section.iter_versions()}
+            assert (list(found.needed), found.versions, found.provides) == (needed, needs, provides), path
+            seen += 1
+    assert seen > 100
 
 
 def test_there_are_enough() -> None:

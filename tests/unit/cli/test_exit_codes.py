@@ -38,6 +38,10 @@ USAGE: list[tuple[tuple[str, ...], str]] = [
     (("list", "things"), "cannot list 'things'"),
     (("no-such-command",), "no-such-command"),
     (("push", "--recipe", "tiny", "NOT A REFERENCE"), "not an image reference"),
+    (("test",), "no image to test"),
+    (("test", "NOT A REFERENCE"), "not an image reference"),
+    (("test", "oci:x", "--base", "tiny"), "belong to a recipe"),
+    (("test", "oci:x", "--tier", "gnu"), "there is no tier 'gnu'"),
 ]
 
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import io
 import json
+import multiprocessing
+import os
 import tarfile
 from pathlib import Path
 
 import pytest
 
 from builder.errors import InvalidError
+from builder.smoke import tree as trees
 from builder.smoke.image import open_image
+from builder.smoke.layers import clean
 from builder.smoke.tree import Absent, ImageTree
 from tests.unit.smoke.make import Files, Member, elf, folder, hard, layout, link, tar
 
 
 def tree_of(where: Path, *layers: Files | bytes, keep: tuple[str, ...] = (), how: str = "zstd") -> ImageTree:
     kept = where / "kept"
-    kept.mkdir()
+    kept.mkdir(parents=True)
     return ImageTree(open_image(layout(where / "image", layers, how=how)), kept, keep)
 
 
@@ -109,6 +113,18 @@ def test_wanted_files_are_kept_in_one_pass(tmp_path: Path) -> None:
         assert file.read() == bytes(range(256))
     # Not asked for in advance: a second pass brings it.
     assert tree.read("opt/y") == b"y"
+
+
+def test_large_layers_are_read_by_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layers: list[Files] = [{"opt/x.so": elf(needed=["a"]), "opt/y": b"y"}, {"opt/y": b"z" * 9000, "opt/l": link("y")}]
+    here = tree_of(tmp_path / "threads", *layers, keep=("/opt/y",))
+    monkeypatch.setattr(trees, "_FOR_PROCESSES", 0)
+    pids = multiprocessing.get_context("fork").Value("i", 0)
+    monkeypatch.setattr(trees, "clean", lambda name: (pids.__setattr__("value", os.getpid()), clean(name))[1])
+    there = tree_of(tmp_path / "processes", *layers, keep=("/opt/y",))
+    assert pids.value not in (0, os.getpid())
+    assert there.entries == here.entries
+    assert there.read("/opt/l") == here.read("/opt/l") == b"z" * 9000
 
 
 def test_long_names_and_sizes_of_a_block(tmp_path: Path) -> None:

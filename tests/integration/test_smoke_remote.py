@@ -1,0 +1,87 @@
+"""`builder test` of an image in Debian's docker-registry, and results attached to it there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from builder.model.plan import Plan
+from builder.oci.attach import attached
+from builder.oci.auth import Credentials
+from builder.oci.push import push_image
+from builder.oci.reference import Reference
+from builder.oci.registries import RegistriesConfig
+from builder.oci.registry import Registry
+from builder.oci.store import Store
+from builder.produce.image import Built
+from builder.smoke.results import MEDIA_TYPE, read_results
+from tests.integration.test_push import Make, build
+from tests.integration.test_registry import host as host  # noqa: PLC0414 (a fixture)
+from tests.support.engine import FakeEngine
+from tests.support.mirror import Mirror
+from tests.support.project import ROOT
+
+pytestmark = [
+    pytest.mark.registry,
+    pytest.mark.skipif(shutil.which("docker-registry") is None, reason="docker-registry is not installed"),
+]
+
+
+@pytest.fixture
+def built(make_plan: Make, mirror: Mirror, store: Store, engine: FakeEngine) -> Built:
+    plan: Plan = make_plan()
+    return build(plan, store, engine)
+
+
+def builder(*words: str, folder: Path, store: Path) -> subprocess.CompletedProcess[str]:
+    import os
+
+    env = {**os.environ, "BUILDER_STORE": str(store), "BUILDER_PROJECT": str(folder), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "builder", *words]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_an_image_in_a_registry_is_tested_and_none_of_it_is_kept(
+    host: str, built: Built, store: Store, tmp_path: Path
+) -> None:
+    target = f"{host}/smoke/tiny:1"
+    push_image(built.image, store, Reference.parse(target), lambda *words: None)
+    other = tmp_path / "empty-store"
+    done = builder("test", target, "--json", "--html", str(tmp_path / "page"), folder=tmp_path / "project", store=other)
+    report = json.loads(done.stdout)
+    failed = [row["id"] for row in report["results"] if row["status"] == "fail"]
+    # The small project's programs are shell scripts in name only.
+    assert set(failed) <= {"image-starts", "image-elf-ours"}, report
+    assert report["digest"] == built.image.digest
+    assert built.image.digest in (tmp_path / "page").read_text()
+    assert list((other / "blobs" / "sha256").iterdir()) == []
+    assert read_results(other / "results", built.image.digest) is not None
+    only = builder("test", target, "--only", "image-platform", folder=tmp_path / "project", store=other)
+    assert only.returncode == 0 and "1 passed, 0 failed" in only.stdout, only.stderr
+
+
+def test_results_are_attached_when_the_image_is_pushed(host: str, built: Built, store: Store, tmp_path: Path) -> None:
+    target = f"{host}/smoke/attached:1"
+    project = tmp_path / "project"
+    push = ("push", target, "--recipe", "tiny", "--with-results")
+    refused = builder(*push, folder=project, store=store.root)
+    assert refused.returncode == 2 and "builder test --recipe tiny" in refused.stderr
+    builder("test", "--recipe", "tiny", folder=project, store=store.root)
+    done = builder(*push, folder=project, store=store.root)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().endswith(built.image.digest)
+    client = Registry(config=RegistriesConfig(), credentials=Credentials())
+    (listed,) = attached(client, Reference.parse(target), built.image.digest)
+    assert listed["artifactType"] == MEDIA_TYPE
+    manifest = client.manifest(Reference.parse(f"{host}/smoke/attached@{listed['digest']}")).json
+    assert manifest["subject"]["digest"] == built.image.digest
+    (blob,) = manifest["layers"]
+    report = json.loads(b"".join(client.blob(Reference.parse(target), blob["digest"], blob["size"])))
+    assert report["digest"] == built.image.digest
+    again = builder(*push, folder=project, store=store.root)
+    assert again.returncode == 0 and len(attached(client, Reference.parse(target), built.image.digest)) == 1
