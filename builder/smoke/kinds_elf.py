@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from builder.smoke.elf import AARCH64, CUDA, machine_name, reader
 from builder.smoke.fatbin import describe, inventory, runs_on_gb10
+from builder.smoke.index import Entry
 from builder.smoke.kinds_files import allowed_by, some
 from builder.smoke.loader import Loader
 from builder.smoke.look import Looks
 from builder.smoke.static import Context, Failed, Found, kind
-from builder.smoke.tree import Absent, Entry
+from builder.smoke.tree import Absent
 
 ELF = Looks(elf=True)
 LOADER_FILES = ("etc/ld.so.cache", "etc/ld.so.conf", "etc/ld.so.conf.d/*")

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from builder.smoke.image import Image
+from builder.smoke.index import Entry
 from builder.smoke.static import Context, Failed, kind
 from builder.smoke.structure import pattern
-from builder.smoke.tree import Absent, Entry
+from builder.smoke.tree import Absent
 
 _LARGEST = 64 << 20
 

@@ -7,27 +7,15 @@ files that a check will want is kept aside on disk when it passes by, and fetche
 from __future__ import annotations
 
 import fnmatch
-import multiprocessing
-import os
 import re
-import tarfile
-import tempfile
-import threading
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Literal, cast
+from typing import BinaryIO
 
-from builder.errors import InvalidError
-from builder.smoke.image import Image, LayerBlob
-from builder.smoke.layers import Hashing, LayerStream, clean
-from builder.smoke.look import Looker, Looks, Object
-
-Kind = Literal["file", "dir", "symlink", "char", "block", "fifo"]
-NOTHING = Looks()
-_FOR_PROCESSES = 200_000_000
-"""bytes of blobs from which on processes are worth their start."""
+from builder.smoke.image import Image
+from builder.smoke.index import NOTHING, Entry, index_layer, read_layers
+from builder.smoke.look import Looks
+from builder.smoke.merge import Covered, merge
 
 
 class Absent(Exception):
@@ -35,54 +23,6 @@ class Absent(Exception):
 
     def __init__(self, path: str, why: str = "") -> None:
         super().__init__(f"/{path.lstrip('/')} is not in the image{why}")
-
-
-@dataclass(slots=True)
-class Entry:
-    """A file of the image. link: what a symlink says. layer: which layer it is from, counted from 0.
-
-    source: the name in that layer that holds the content (another one for a hard link). machine: e_machine of ELF.
-    object: what is in an ELF file for aarch64, when that was looked at.
-    """
-
-    kind: Kind
-    mode: int
-    uid: int
-    gid: int
-    size: int
-    link: str
-    layer: int
-    source: str
-    machine: int | None = None
-    object: Object | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Covered:
-    """A layer has something where a lower one has something else than it."""
-
-    path: str
-    was: str
-    below: int
-    layer: int
-
-
-@dataclass
-class LayerIndex:
-    """The entries of one layer, and what it removes from the layers below. tar_size: bytes when unpacked.
-
-    secrets: (path, what was found). sha256: of the blob, in hexadecimal, when that was asked for.
-    """
-
-    blob: LayerBlob
-    number: int
-    entries: dict[str, Entry] = field(default_factory=dict)
-    removed: set[str] = field(default_factory=set)
-    opaque: set[str] = field(default_factory=set)
-    tar_size: int = 0
-    secrets: list[tuple[str, str]] = field(default_factory=list)
-    sha256: str = ""
-    kept: dict[str, Path] = field(default_factory=dict)
 
 
 class ImageTree:
@@ -194,150 +134,3 @@ class ImageTree:
         """The beginning of a file, at most `limit` bytes. Raises Absent."""
         with self.open(path) as file:
             return file.read(limit)
-
-
-def read_layers(
-    layers: Sequence[tuple[int, LayerBlob]], wanted: str, folder: Path, looks: Looks
-) -> list[LayerIndex]:
-    """Index several layers at once, the largest first: workers then end at about the same time.
-
-    Large layers are read by processes: unpacking them releases the interpreter's lock, looking into them does not.
-    """
-    order = sorted(layers, key=lambda item: -item[1].size)
-    workers = min(len(order), max(2, os.cpu_count() or 2))
-    local = all(blob.remote is None for _, blob in order)
-    large = sum(blob.size for _, blob in order) > _FOR_PROCESSES
-    # A process that has threads cannot safely be copied.
-    if local and large and (os.cpu_count() or 1) > 1 and threading.active_count() == 1:
-        pool: Executor = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork"))
-    else:
-        pool = ThreadPoolExecutor(max(1, workers))
-    with pool:
-        found = [pool.submit(_index, blob, number, wanted, folder, looks) for number, blob in order]
-        return sorted((one.result() for one in found), key=lambda layer: layer.number)
-
-
-def _index(blob: LayerBlob, number: int, wanted: str, folder: Path, looks: Looks) -> LayerIndex:
-    return index_layer(blob, number, re.compile(wanted), folder, looks)
-
-
-def index_layer(
-    blob: LayerBlob, number: int, wanted: re.Pattern[str], folder: Path, looks: Looks = NOTHING
-) -> LayerIndex:
-    """Read one layer once. Files that `wanted` matches are kept in `folder`. Raises InvalidError."""
-    index = LayerIndex(blob, number)
-    looker = Looker(looks, folder)
-    hashing = Hashing(blob.open()) if looks.hash else None
-    with LayerStream(cast("BinaryIO", hashing) if hashing else blob.open(), blob.digest) as stream:
-        for member in stream:
-            path = clean(member.name)
-            parent, _, name = path.rpartition("/")
-            if name == ".wh..wh..opq":
-                index.opaque.add(parent)
-            elif name.startswith(".wh."):
-                index.removed.add(f"{parent}/{name[4:]}".lstrip("/"))
-            elif member.islnk():
-                target = index.entries.get(clean(member.linkname))
-                if target is None:
-                    raise InvalidError(f"a hard link to nothing: {path}", where=blob.digest)
-                index.entries[path] = target
-            elif path:
-                kind = _KINDS.get(member.type, "file")
-                entry = Entry(
-                    kind, member.mode & 0o7777, member.uid, member.gid, member.size, member.linkname, number, path
-                )
-                index.entries[path] = entry
-                if kind == "file" and wanted.match(path):
-                    # A later member of the same name replaces the file, as it does when a layer is unpacked.
-                    index.kept[path] = _keep(stream, member, folder)
-                    with index.kept[path].open("rb") as file:
-                        entry.machine, entry.object = looker.look_kept(file, path, member.size)
-                elif kind == "file" and member.size:
-                    entry.machine, entry.object = looker.look(stream, member, path)
-        index.tar_size = stream.stream.tell()
-        stream.finish()
-    looker.close()
-    index.secrets = looker.secrets
-    index.sha256 = hashing.hexdigest() if hashing else ""
-    return index
-
-
-def merge(layers: Iterable[LayerIndex], covered: list[Covered] | None = None) -> dict[str, Entry]:
-    """What a container sees: later layers over earlier ones, what they remove removed. covered: gets what is hidden."""
-    merged: dict[str, Entry] = {}
-    for layer in layers:
-        _drop(merged, layer.removed, layer.opaque)
-        folders: dict[str, str] = {"": ""}
-        replaced: set[str] = set()
-        for path, entry in layer.entries.items():
-            parent, _, name = path.rpartition("/")
-            place = _real(merged, parent, folders, entry.layer)
-            real = f"{place}/{name}" if place else name
-            below = merged.get(real)
-            if below is not None and below.kind == "dir" and entry.kind != "dir":
-                replaced.add(real)
-            if covered is not None and below is not None and _hides(entry, below):
-                covered.append(Covered(real, below.kind, below.layer, entry.layer))
-            # A directory over a link hides the link and all that it led to, as it does in a container.
-            merged[real] = entry
-            folders.pop(path, None)
-        if replaced:
-            _drop(merged, set(), replaced, since=layer.number)
-    return merged
-
-
-def _hides(entry: Entry, below: Entry) -> bool:
-    return below.layer < entry.layer and not below.kind == entry.kind == "dir"
-
-
-def _real(merged: dict[str, Entry], folder: str, known: dict[str, str], layer: int) -> str:
-    """Where a folder of a layer really is: through the links that are there; made where it is not."""
-    if (place := known.get(folder)) is not None:
-        return place
-    parent, _, name = folder.rpartition("/")
-    above = _real(merged, parent, known, layer)
-    place = f"{above}/{name}" if above else name
-    for _ in range(40):
-        entry = merged.get(place)
-        if entry is None or entry.kind != "symlink":
-            break
-        start = "" if entry.link.startswith("/") else place.rpartition("/")[0]
-        place = os.path.normpath(f"/{start}/{entry.link}").lstrip("/")
-    if place and place not in merged:
-        merged[place] = Entry("dir", 0o755, 0, 0, 0, "", layer, place)
-    known[folder] = place
-    return place
-
-
-def _drop(merged: dict[str, Entry], removed: set[str], emptied: set[str], since: int | None = None) -> None:
-    if not removed and not emptied:
-        return
-    gone = []
-    for path, entry in merged.items():
-        if since is not None and entry.layer >= since:
-            continue
-        above = path
-        hit = path in removed
-        while not hit and above:
-            above = above.rpartition("/")[0]
-            hit = above in removed or above in emptied
-        if hit:
-            gone.append(path)
-    for path in gone:
-        del merged[path]
-
-
-_KINDS: dict[bytes, Kind] = {
-    tarfile.DIRTYPE: "dir",
-    tarfile.SYMTYPE: "symlink",
-    tarfile.CHRTYPE: "char",
-    tarfile.BLKTYPE: "block",
-    tarfile.FIFOTYPE: "fifo",
-}
-
-
-def _keep(stream: LayerStream, member: tarfile.TarInfo, folder: Path) -> Path:
-    descriptor, name = tempfile.mkstemp(dir=folder)
-    with os.fdopen(descriptor, "wb") as file:
-        stream.copy(member, file.write)
-    return Path(name)

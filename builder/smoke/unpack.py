@@ -14,8 +14,9 @@ from pathlib import Path
 from builder.errors import EngineError
 from builder.oci.blobs import disk_error
 from builder.smoke.image import Image
+from builder.smoke.index import Entry
 from builder.smoke.layers import LayerStream, clean
-from builder.smoke.tree import Entry, ImageTree
+from builder.smoke.tree import ImageTree
 
 
 def unpacked(image: Image, folder: Path) -> Path:

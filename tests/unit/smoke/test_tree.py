@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from builder.errors import InvalidError
-from builder.smoke import tree as trees
+from builder.smoke import index
 from builder.smoke.image import open_image
 from builder.smoke.layers import clean
 from builder.smoke.tree import Absent, ImageTree
@@ -118,9 +118,9 @@ def test_wanted_files_are_kept_in_one_pass(tmp_path: Path) -> None:
 def test_large_layers_are_read_by_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layers: list[Files] = [{"opt/x.so": elf(needed=["a"]), "opt/y": b"y"}, {"opt/y": b"z" * 9000, "opt/l": link("y")}]
     here = tree_of(tmp_path / "threads", *layers, keep=("/opt/y",))
-    monkeypatch.setattr(trees, "_FOR_PROCESSES", 0)
+    monkeypatch.setattr(index, "_FOR_PROCESSES", 0)
     pids = multiprocessing.get_context("fork").Value("i", 0)
-    monkeypatch.setattr(trees, "clean", lambda name: (pids.__setattr__("value", os.getpid()), clean(name))[1])
+    monkeypatch.setattr(index, "clean", lambda name: (pids.__setattr__("value", os.getpid()), clean(name))[1])
     there = tree_of(tmp_path / "processes", *layers, keep=("/opt/y",))
     assert pids.value not in (0, os.getpid())
     assert there.entries == here.entries
