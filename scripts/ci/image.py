@@ -63,7 +63,8 @@ def test(image: tuple[str, ...], recipe: str, tiers: list[str], arguments: argpa
     options = [word for tier in tiers for word in ("--tier", tier)]
     if arguments.require:
         options.append("--require")
-    table = builder("test", *image, *options, "--junit", str(arguments.results / f"{recipe}.xml"))
+    files = ("--junit", str(arguments.results / f"{recipe}.xml"), "--html", str(arguments.results / f"{recipe}.html"))
+    table = builder("test", *image, *options, *files)
     summarize(f"```text\n{table.rstrip()}\n```")
 
 

@@ -18,6 +18,7 @@ from builder.smoke.chroot import ChrootRunner
 from builder.smoke.cpu import run_cpu
 from builder.smoke.image import open_image
 from builder.smoke.runner import BINFMT, QEMU_NAMES, Command, Unable, native, run
+from builder.smoke.structure import structure_checks
 from builder.smoke.unpack import unpack
 from tests.unit.smoke.make import Files, Member, folder, hard, layout, link, program
 
@@ -115,6 +116,30 @@ def test_nothing_outlives_its_time(here: ChrootRunner) -> None:
             return
         time.sleep(0.1)
     raise AssertionError("a process outlived its namespace")
+
+
+def test_command_tests_of_others_run_here(here: ChrootRunner, tmp_path: Path) -> None:
+    test = tmp_path / "structure.yaml"
+    test.write_text(
+        """
+schemaVersion: 2.0.0
+globalEnvVars: [{key: WORD, value: "$A!"}]
+commandTests:
+  - {name: apart, command: sh, args: [-c, "echo $WORD; echo no >&2; exit 3"], exitCode: 3,
+     expectedOutput: ["^b c!"], excludedOutput: ["no"], expectedError: ["^no"]}
+  - {name: set up, command: cat, setup: [[sh, -c, "echo made > /tmp/file; echo noise"]], args: [/tmp/file],
+     expectedOutput: ['\\Amade\\s\\z'], teardown: [[touch, /tmp/gone]]}
+  - {name: setup fails, command: ls, setup: [[ls, /nowhere]]}
+  - {name: differs, command: cat, args: [/nowhere]}
+"""
+    )
+    checks = structure_checks(test, here.image.env)
+    report = run_cpu(here.image.layers[0].path.parents[2], here.image.digest, checks, folder=tmp_path, runner=here)
+    found = {result.id: (result.status, result.message) for result in report.results}
+    assert found["structure-apart"] == ("pass", "exit status 3"), found
+    assert found["structure-set-up"] == ("pass", "exit status 0"), found
+    assert found["structure-setup-fails"] == ("fail", "a command of its setup failed")
+    assert found["structure-differs"][0] == "fail" and "exit status 1, not 0" in found["structure-differs"][1]
 
 
 def test_unpacked_image(tmp_path: Path) -> None:
