@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -79,17 +80,16 @@ def test(
     for path in structure or ():
         subject.checks += structure_checks(path, subject.image.env)
     report = _run(subject, tiers, only or [])
-    # A part of a tier would take the place of the whole.
-    kept = None if only else keep_results(report, results or subject.results)
-    for file, text in ((junit, report.as_junit), (html, lambda: _page(report, subject))):
-        if file is not None:
-            file.write_text(text(), "utf-8")
+    _write(junit, report.as_junit)
+    _write(html, lambda: _page(report, subject))
     if json_:
         print_json(report.as_dict())
     else:
         print(report.as_table(width=None if sys.stdout.isatty() else 160, color=sys.stdout.isatty()))
-        if kept is not None:
-            say(f"results: {kept}")
+    if not only:
+        # A part of a tier would take the place of the whole.
+        kept = keep_results(report, results or subject.results)
+        say(f"results: {kept}")
     if not report.ok(require=require):
         raise SmokeError(report.summary(), where=subject.name, next="the table above names what failed")
 
@@ -172,6 +172,14 @@ def _run(subject: _Subject, tiers: list[str], only: list[str]) -> Report:
     if "gpu" in tiers:
         report.add(run_gpu(digest, checks))
     return report
+
+
+def _write(file: Path | None, text: Callable[[], str]) -> None:
+    if file is not None:
+        try:
+            file.write_text(text(), "utf-8")
+        except OSError as error:
+            raise UsageError(f"cannot be written: {error.strerror}", where=str(file)) from None
 
 
 def _page(report: Report, subject: _Subject) -> str:

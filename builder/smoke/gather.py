@@ -28,6 +28,10 @@ def _settings(plan: Plan) -> Iterator[Check]:
     yield Check(id="nothing-covered", tier="static", kind="nothing-covered", args={"replaces": replaced})
     if plan.glibc is not None and plan.base_image is not None:
         yield Check(id="image-symbol-versions", tier="static", kind="symbol-versions", args={"glibc": plan.glibc})
+    if plan.base_image is not None:
+        # What a vendor's image sets for itself is the vendor's.
+        mine: list[JsonValue] = sorted({item.name for item in plan.env if item.name.startswith("VLLM_")})
+        yield Check(id="image-vllm-env", tier="static", kind="vllm-env", args={"names": mine})
     final = {item.name: item for item in plan.env}
     for item in final.values():
         args: dict[str, JsonValue] = {"name": item.name, "starts" if item.prepend else "value": item.value}

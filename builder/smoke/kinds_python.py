@@ -83,12 +83,16 @@ def records(context: Context) -> str:
 
 
 @kind("vllm-env")
-def vllm_env(context: Context, *, version: str | None = None, allowed: Sequence[str] = ()) -> str:
-    """Every VLLM_* variable of the image is one that its vLLM reads, by the option table of that version."""
+def vllm_env(context: Context, *, version: str | None = None, names: Sequence[str] | None = None) -> str:
+    """Every VLLM_* variable of the image is one that its vLLM reads, by the option table of that version.
+
+    names: the variables to judge, where others are the base's own.
+    """
     from builder.knowledge.table import load_table
 
-    names = sorted(name for name in context.image.env if name.startswith("VLLM_") and name not in allowed)
-    if not names:
+    judged = sorted(name for name in context.image.env if name.startswith("VLLM_"))
+    judged = [name for name in judged if names is None or name in names]
+    if not judged:
         return "no VLLM_* variable is set"
     installed = distributions(context, "vllm")
     labels = context.image.settings.get("Labels") or {}
@@ -98,10 +102,10 @@ def vllm_env(context: Context, *, version: str | None = None, allowed: Sequence[
     table = load_table(have)
     if table is None:
         raise NotRun(f"there is no option table for vLLM {have}")
-    unknown = [name for name in names if name not in table.env]
+    unknown = [name for name in judged if name not in table.env]
     if unknown:
         raise Failed(f"vLLM {have} does not read {some(unknown)}")
-    return f"vLLM {have} reads all {len(names)}"
+    return f"vLLM {have} reads all {len(judged)}"
 
 
 def _installed(context: Context) -> list[tuple[str, str, str, int]]:

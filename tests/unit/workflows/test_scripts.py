@@ -118,8 +118,10 @@ class TestBuild:
         assert checkout.logged() == [
             "plan --recipe tiny --base hermetic --json",
             "build --recipe tiny --base hermetic",
-            "test --recipe tiny --base hermetic --tier static --tier cpu --junit results/tiny.xml "
-            "--html results/tiny.html",
+            (
+                "test --recipe tiny --base hermetic --tier static --tier cpu --junit results/tiny.xml "
+                "--html results/tiny.html"
+            ),
             "push --recipe tiny --base hermetic ghcr.io/someone/images/tiny",
         ]
         reference = f"ghcr.io/someone/images/tiny@{DIGEST}"
