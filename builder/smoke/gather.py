@@ -30,7 +30,7 @@ def _settings(plan: Plan) -> Iterator[Check]:
         yield Check(id="image-symbol-versions", tier="static", kind="symbol-versions", args={"glibc": plan.glibc})
     if plan.base_image is not None:
         # What a vendor's image sets for itself is the vendor's.
-        mine: list[JsonValue] = sorted({item.name for item in plan.env if item.name.startswith("VLLM_")})
+        mine: list[JsonValue] = [*sorted({item.name for item in plan.env if item.name.startswith("VLLM_")})]
         yield Check(id="image-vllm-env", tier="static", kind="vllm-env", args={"names": mine})
     final = {item.name: item for item in plan.env}
     for item in final.values():
