@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
 from builder.errors import InvalidError
+from builder.model.jsontext import parse_json
 from builder.model.lock import DebLock, LockRequests, LockSection, SourceLock, WheelLock
 
 _MODELS: dict[str, type[DebLock] | type[WheelLock] | type[SourceLock]] = {
@@ -22,10 +22,10 @@ def load_section(path: Path) -> LockSection:
     """A lock section file. Raises InvalidError naming the file, the line and the key, and a known key that is close."""
     text = _read(path)
     try:
-        data = json.loads(text, object_pairs_hook=_no_duplicates)
+        data = parse_json(text)
     except json.JSONDecodeError as error:
         raise InvalidError(f"not valid JSON: {error.msg}", where=f"{path}:{error.lineno}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InvalidError(f"not valid JSON: {error}", where=str(path)) from error
     kind = data.get("kind") if isinstance(data, dict) else None
     model = _MODELS.get(kind) if isinstance(kind, str) else None
@@ -72,11 +72,3 @@ def _read(path: Path) -> str:
         raise InvalidError(f"cannot read: {error.strerror}", where=str(path)) from error
     except UnicodeDecodeError as error:
         raise InvalidError("not UTF-8 text", where=str(path)) from error
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands twice in one object")
-    return found

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import JsonValue
+from pydantic import AfterValidator, JsonValue
 
 from builder.model.common import Line, Name, Strict
+
+
+def _without_nul(value: Any) -> Any:
+    for item in value.items() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        for part in item if isinstance(item, tuple) else (item,):
+            _without_nul(part)
+    if isinstance(value, str) and "\0" in value:
+        raise ValueError("must be without NUL: no program takes it")
+    return value
 
 
 class Check(Strict):
@@ -15,6 +24,6 @@ class Check(Strict):
     id: Name
     tier: Literal["static", "cpu", "gpu"]
     kind: Name
-    args: dict[str, JsonValue] = {}
+    args: Annotated[dict[str, JsonValue], AfterValidator(_without_nul)] = {}
     when: Line | None = None
     """A condition over base, params and recipe, as in layers."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, FiniteFloat, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints
 
 
 class Strict(BaseModel):
@@ -23,6 +24,14 @@ def _stays(path: str) -> str:
     if path.startswith("/") or any(part in ("", ".", "..") for part in path.split("/")):
         raise ValueError("must be a relative path without empty, '.' or '..' parts")
     return path
+
+
+def _is_a_time(text: str) -> str:
+    try:
+        datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")
+    except ValueError:
+        raise ValueError("is no point in time") from None
+    return text
 
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
@@ -49,7 +58,12 @@ RelativePath = Annotated[
     AfterValidator(_no_control_characters),
     AfterValidator(_stays),
 ]
-Timestamp = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+Timestamp = Annotated[
+    str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"), AfterValidator(_is_a_time)
+]
 """UTC, seconds, RFC 3339."""
+
+Flagged = Annotated[bool, Field(strict=True)]
+"""true or false, and not a word or number that could be read as one."""
 
 Scalar = bool | int | FiniteFloat | Line

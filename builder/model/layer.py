@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from builder.model.base import Family
 from builder.model.check import Check as Check  # noqa: PLC0414 (a public name of this module)
-from builder.model.common import EnvName, LabelName, Line, Name, ParameterName, RelativePath, Scalar, Strict
+from builder.model.common import EnvName, Flagged, LabelName, Line, Name, ParameterName, RelativePath, Scalar, Strict
 
 Template = Line
 """Text with `{{ ... }}` expressions over `base`, `params` and `recipe`; rendered strictly."""
@@ -115,7 +115,7 @@ class Inputs(Strict):
     debs: Template | None = None
     wheels: tuple[WheelGroup, ...] = ()
     sources: tuple[Template, ...] = ()
-    toolchain: bool = False
+    toolchain: Flagged = False
 
 
 class PlacedFile(Strict):
@@ -125,7 +125,7 @@ class PlacedFile(Strict):
     link: Template | None = None
     content: str | None = None
     source: RelativePath | None = None
-    directory: bool = False
+    directory: Flagged = False
     mode: Annotated[str, Field(pattern=r"^0[0-7]{3,4}$")] | None = None
     when: Condition | None = None
 
@@ -154,14 +154,14 @@ class Layer(Strict):
     name: Name
     title: Line
     producer: Literal["files", "dockerfile", "config"]
-    root: bool = False
+    root: Flagged = False
     families: tuple[Family, ...] = ("ngc", "vllm-openai", "hermetic")
     needs: tuple[Requirement, ...] = ()
     parameters: dict[ParameterName, Parameter] = {}
     inputs: Inputs = Inputs()
     files: tuple[PlacedFile, ...] = ()
     replaces: tuple[Template, ...] = ()
-    reads_base: bool = False
+    reads_base: Flagged = False
     env: tuple[Environment, ...] = ()
     labels: tuple[Label, ...] = ()
     checks: tuple[Check, ...] = ()

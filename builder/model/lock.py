@@ -6,9 +6,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from builder.model.common import Commit, FileName, Name, RelativePath, Sha256, Strict, Timestamp, Version
+from builder.model.common import Commit, FileName, Flagged, Name, RelativePath, Sha256, Strict, Timestamp, Version
 
-Size = Annotated[int, Field(ge=0)]
+Size = Annotated[int, Field(ge=0, lt=2**53, strict=True)]
+"""Bytes; what every reader of JSON can hold."""
+
+Requirement = Annotated[str, Field(pattern=r"^[A-Za-z0-9][^\x00-\x1f\x7f]*$", max_length=4096)]
+"""One line of a requirements file that cannot be an option of it."""
+
+AptName = Annotated[str, Field(pattern=r"^[A-Za-z0-9?~(][^\x00-\x1f\x7f]*$", max_length=4096)]
+"""A package or pattern for apt that cannot be an option of it."""
+
 Architecture = Literal["amd64", "arm64"]
 
 
@@ -28,7 +36,7 @@ class DebRequest(Strict):
 
     suite: Name
     architecture: Architecture
-    packages: tuple[str, ...]
+    packages: tuple[AptName, ...]
     """apt package names or patterns, as given to `apt-get install`."""
 
 
@@ -55,14 +63,14 @@ class Wheel(Strict):
 class WheelRequest(Strict):
     """What a section of wheels was resolved from."""
 
-    requirements: tuple[str, ...]
-    constraints: tuple[str, ...] = ()
+    requirements: tuple[Requirement, ...]
+    constraints: tuple[Requirement, ...] = ()
     without: tuple[Name, ...] = ()
     """Sections whose distributions the target already holds: they are constraints and are left out of the result."""
     python: Annotated[str, Field(pattern=r"^3\.\d+$")]
     platform: Name
     """As `uv pip compile --python-platform` spells it, e.g. aarch64-manylinux_2_39."""
-    dependencies: bool = True
+    dependencies: Flagged = True
 
 
 class WheelLock(Strict):

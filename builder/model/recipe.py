@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from builder.model.check import Check
-from builder.model.common import EnvName, Flag, ImagePath, Line, Name, ParameterName, Scalar, Strict
+from builder.model.common import EnvName, Flag, Flagged, ImagePath, Line, Name, ParameterName, Scalar, Strict
 
 
 class LayerUse(Strict):
@@ -47,14 +47,14 @@ class Model(Strict):
     quantization: Line | None = None
     weights: Literal["nvfp4", "mxfp4", "fp8", "int4", "bf16"] | None = None
     checkpoint: Literal["modelopt", "compressed-tensors", "native"] | None = None
-    moe: bool = False
+    moe: Flagged = False
     hybrid: Literal["mamba", "gated-delta"] | None = None
-    reasoning: bool = False
-    tools: bool = False
+    reasoning: Flagged = False
+    tools: Flagged = False
     modalities: tuple[Line, ...] = ()
-    mixed_precision: bool = False
-    memory_gb: float | None = None
-    gated: bool = False
+    mixed_precision: Flagged = False
+    memory_gb: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] | None = None
+    gated: Flagged = False
 
 
 FlagValue = Scalar | None | dict[str, Any] | tuple[Scalar, ...]
@@ -76,7 +76,7 @@ class Volume(Strict):
 
     host: Line
     container: ImagePath
-    read_only: bool = False
+    read_only: Flagged = False
 
 
 class Run(Strict):
@@ -92,7 +92,7 @@ class Run(Strict):
     secrets: tuple[EnvName, ...] = ()
     volumes: tuple[Volume, ...] = ()
     network: Literal["bridge", "host"] = "bridge"
-    memlock: bool = False
+    memlock: Flagged = False
     downloads: tuple[Line, ...] = ()
 
 

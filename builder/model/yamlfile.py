@@ -109,6 +109,11 @@ def parse_yaml(text: str, where: str) -> Any:
         raise InvalidError(f"not valid YAML: {str(error).splitlines()[0]}", where=where) from error
 
 
+def compose(text: str) -> yaml.Node | None:
+    """The nodes of a text that `parse_yaml` took, with their lines."""
+    return yaml.compose(text, Loader=_Loader)
+
+
 def read_text(path: Path) -> str:
     """The text of a file. Raises InvalidError."""
     try:

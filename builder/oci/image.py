@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from builder.errors import NetworkError
 from builder.model.common import Digest
+from builder.model.jsontext import parse_json
 from builder.model.plan import Plan, Variable, canonical
 from builder.oci.manifest import OCI_MANIFEST, parse_manifest, sha256
 from builder.oci.store import LayerRecord
@@ -27,6 +27,10 @@ _OCI_LAYERS = {
 class _Settings(BaseModel):
     Env: list[str] | None = None
     Labels: dict[str, str] | None = None
+    Entrypoint: list[str] | None = None
+    Cmd: list[str] | None = None
+    WorkingDir: str | None = None
+    User: str | None = None
 
 
 class _RootFs(BaseModel):
@@ -110,8 +114,12 @@ def parse_base(reference: str, manifest: bytes, config: bytes) -> BaseImage:
     if parsed.is_index:
         raise NetworkError("the base's manifest is an index", where=reference)
     try:
-        _BaseConfig.model_validate_json(config)
-        return BaseImage(reference, parsed.json, json.loads(config))
+        found = parse_json(config)
+    except ValueError:
+        raise NetworkError("the base's config is not JSON, or says two things at once", where=reference) from None
+    try:
+        _BaseConfig.model_validate(found)
+        return BaseImage(reference, parsed.json, found)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "it"

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from builder.errors import NetworkError, PinError
+from builder.model.jsontext import parse_json
 from builder.oci.reference import is_digest
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -52,9 +53,9 @@ class Manifest:
 def parse_manifest(data: bytes, content_type: str = "", where: str = "") -> Manifest:
     """Check a manifest's or index's shape. `content_type` is what the registry called it. Raises NetworkError."""
     try:
-        document = json.loads(data)
-    except (ValueError, RecursionError):
-        raise _nonsense(where, "it is not JSON") from None
+        document = parse_json(data)
+    except ValueError:
+        raise _nonsense(where, "it is not JSON, or says two things at once") from None
     if not isinstance(document, dict) or document.get("schemaVersion") != 2 or document["schemaVersion"] is True:
         raise _nonsense(where, "it is not a manifest of schema version 2")
     kinds = MANIFESTS + INDEXES
@@ -101,8 +102,8 @@ def choose_platform(index: Manifest, platform: str, where: str = "") -> str:
 def check_platform(config: bytes, platform: str, where: str = "") -> None:
     """Raise PinError unless an image's config says that it is for `platform`."""
     try:
-        document = json.loads(config)
-    except (ValueError, RecursionError):
+        document = parse_json(config)
+    except ValueError:
         document = None
     found = document if isinstance(document, dict) else {}
     parts = [found.get(key) or "" for key in ("os", "architecture", "variant")]
@@ -120,7 +121,7 @@ def check_platform(config: bytes, platform: str, where: str = "") -> None:
 def verified(chunks: Iterator[bytes], digest: str, where: str = "", size: int | None = None) -> Iterator[bytes]:
     """Pass `chunks` on, the last only once the whole hashes to `digest` (and is `size` bytes). Raises PinError."""
     seen, length, held = hashlib.sha256(), 0, b""
-    for chunk in chunks:
+    for chunk in filter(None, chunks):
         seen.update(chunk)
         length += len(chunk)
         if size is not None and length > size:
@@ -151,7 +152,7 @@ def _is_descriptor(value: object) -> bool:
         and isinstance(value.get("mediaType"), str)
         and is_digest(value.get("digest"))
         and type(value.get("size")) is int
-        and value["size"] >= 0
+        and 0 <= value["size"] < 2**63
         and _are_strings(value.get("annotations"))
     )
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from builder.errors import InvalidError
-from builder.model.common import Strict
+from builder.model.common import Flagged, Strict
 from builder.oci.reference import DOCKER_HUB, is_registry, is_repository
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class RegistryEntry(Strict):
     """What is configured for one registry."""
 
     mirror: tuple[Annotated[str, AfterValidator(_mirror)], ...] = ()
-    insecure: bool = False
+    insecure: Flagged = False
 
 
 _ENTRIES = TypeAdapter(dict[Annotated[str, AfterValidator(_host)], RegistryEntry])
@@ -63,10 +63,10 @@ class Endpoint:
 
 
 class RegistriesConfig:
-    """Mirrors and insecure registries by name."""
+    """Mirrors and insecure registries by name. entries: what is configured."""
 
     def __init__(self, entries: dict[str, RegistryEntry] | None = None) -> None:
-        self._entries = dict(entries or {})
+        self.entries = dict(entries or {})
 
     @classmethod
     def load(cls, path: Path | None = None) -> RegistriesConfig:
@@ -93,12 +93,12 @@ class RegistriesConfig:
 
     def endpoints(self, registry: str) -> list[Endpoint]:
         """Where to read from: the mirrors in their order, then the registry itself."""
-        entry = self._entries.get(registry)
+        entry = self.entries.get(registry)
         return [self._endpoint(mirror) for mirror in (entry.mirror if entry else ())] + [self._endpoint(registry)]
 
     def _endpoint(self, name: str) -> Endpoint:
         host, _, prefix = name.partition("/")
-        entry = self._entries.get(host)
+        entry = self.entries.get(host)
         plain = is_loopback(host) or (entry is not None and entry.insecure)
         address = _HUB_API if host == DOCKER_HUB else host
         return Endpoint(host, f"{'http' if plain else 'https'}://{address}", prefix)
@@ -112,40 +112,22 @@ def is_loopback(host: str) -> bool:
 
 
 def _parse(text: bytes, where: str) -> dict[str, RegistryEntry]:
-    import yaml
+    from builder.model.yamlfile import compose, parse_yaml
 
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        value = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        raise InvalidError("not valid YAML", where=where + line) from None
+        value = parse_yaml(text.decode("utf-8"), where)
+    except UnicodeDecodeError:
+        raise InvalidError("not UTF-8 text", where=where) from None
     if value is None:
         return {}
-    _no_duplicates(root, where)
     try:
         return _ENTRIES.validate_python(value)
     except ValidationError as error:
         first = error.errors()[0]
         path = [part for part in first["loc"] if part != "[key]"]
         keys = ".".join(str(part) for part in path)
-        raise InvalidError(
-            f"{keys}: {first['msg']}" if keys else first["msg"], where=f"{where}:{_line(root, path)}"
-        ) from None
-
-
-def _no_duplicates(node: yaml.Node | None, where: str, depth: int = 2) -> None:
-    import yaml
-
-    if not isinstance(node, yaml.MappingNode) or depth == 0:  # deeper is refused anyway, and aliases can be endless
-        return
-    seen: set[Any] = set()
-    for key, child in node.value:
-        if key.value in seen:
-            raise InvalidError(f"{key.value!a} is there twice", where=f"{where}:{key.start_mark.line + 1}")
-        seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
-        _no_duplicates(child, where, depth - 1)
+        line = _line(compose(text.decode("utf-8")), path)
+        raise InvalidError(f"{keys}: {first['msg']}" if keys else first["msg"], where=f"{where}:{line}") from None
 
 
 def _line(node: yaml.Node | None, path: list[int | str]) -> int:

@@ -1,0 +1,123 @@
+"""Damaged files in a project, on the command line: an exit code and a message of ours, never a traceback or a bug."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from builder.__main__ import main
+from tests.support.mutate import Mutator
+from tests.support.project import sample, vendor_base, write_files
+
+TIMES = float(os.environ.get("BUILDER_FUZZ", "1"))
+SEED = os.environ.get("BUILDER_FUZZ_SEED", "1")
+DIGEST = "sha256:" + "a" * 64
+Command = tuple[str, ...]
+PLAN: Command = ("plan", "--recipe", "tiny", "--json")
+VENDOR: Command = ("plan", "--recipe", "tiny", "--base", "vendor", "--json")
+CHECK: Command = ("lock", "--check")
+RENDER: Command = ("render", "--recipe", "tiny")
+
+FILES: dict[str, tuple[list[Command], int]] = {
+    "recipes/tiny.yaml": ([PLAN, RENDER, ("lint", "--recipe", "tiny")], 60),
+    "recipes/bases/tiny.yaml": ([PLAN, CHECK], 60),
+    "recipes/bases/vendor.yaml": ([VENDOR, ("list", "bases", "--json"), CHECK], 60),
+    "recipes/locks/requests.yaml": ([CHECK, ("lock", "nothing")], 60),
+    "recipes/locks/tiny-wheels.json": ([PLAN, CHECK], 60),
+    "recipes/locks/tiny-root.json": ([PLAN, CHECK], 40),
+    "recipes/locks/sources.json": ([PLAN, CHECK], 40),
+    "dockerfiles/layers/compiled/layer.yaml": ([PLAN, RENDER], 60),
+    "dockerfiles/layers/placed/layer.yaml": ([PLAN], 40),
+    "registries.yaml": ([("lock", "--check", "--remote", "vendor")], 60),
+}
+
+
+@dataclass
+class Said:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    small = sample()
+    for name in ("recipes/tiny.yaml", "recipes/bases/tiny.yaml"):
+        small.files[name]["notes"] = ["one", "two"]
+    small.files["recipes/tiny.yaml"] |= {"compatible": ["vendor"]}
+    # Nobody listens on port 1.
+    small.files["recipes/bases/vendor.yaml"] = vendor_base("127.0.0.1:1/team/app:1", DIGEST)
+    sections = [("debs", name) for name in ("tiny-root", "toolchain-amd64", "toolchain-arm64")]
+    sections.append(("wheels", "tiny-wheels"))
+    requests: dict[str, dict[str, object]] = {"debs": {}, "wheels": {}}
+    for kind, name in sections:
+        requests[kind][name] = small.files[f"recipes/locks/{name}.json"]["request"]
+    small.files["recipes/locks/requests.yaml"] = requests
+    small.write(tmp_path)
+    write_files(tmp_path, {"registries.yaml": "mirror.lan:\n  insecure: true\n"})
+    monkeypatch.setenv("BUILDER_PROJECT", str(tmp_path))
+    monkeypatch.setenv("BUILDER_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("BUILDER_REGISTRIES", str(tmp_path / "registries.yaml"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("BUILDER_DEBUG", raising=False)
+    monkeypatch.setattr("builder.project.search_path", lambda: (tmp_path,))
+    return tmp_path
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Callable[[Command], Said]:
+    """The program as it is called, with its own error boundary, without a process of its own."""
+
+    def call(words: Command) -> Said:
+        monkeypatch.setattr(sys, "argv", ["builder", *words])
+        out, err = io.StringIO(), io.StringIO()
+        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+            main()
+        assert isinstance(ended.value.code, int)
+        return Said(ended.value.code, out.getvalue(), err.getvalue())
+
+    return call
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_damaged_files(name: str, folder: Path, run: Callable[[Command], Said]) -> None:
+    commands, count = FILES[name]
+    path = folder / name
+    kind = "json" if path.suffix == ".json" else "yaml"
+    codes: dict[int, int] = {}
+    for data in Mutator(path.read_text("utf-8"), kind, f"{SEED} {name}").some(round(count * TIMES)):
+        path.write_bytes(data)
+        for words in commands:
+            if words[-1] == "vendor" and reads(path):
+                continue  # a good file: this would only find that nobody is there
+            told = run(words)
+            codes[told.code] = codes.get(told.code, 0) + 1
+            assert told.code in (0, 2, 3, 4, 6, 9), f"{words}: {told.err}\n{data!r}"
+            assert "Traceback" not in told.out + told.err
+            if told.code and words[0] != "lint":
+                assert told.err.strip(), data
+                assert words[0] == "list" or told.out == "" or words == CHECK
+            assert "\x1b" not in told.err
+    assert codes.get(3, 0) + codes.get(4, 0) > 0
+
+
+def reads(path: Path) -> bool:
+    from builder.errors import InvalidError
+    from builder.oci.registries import RegistriesConfig
+
+    try:
+        RegistriesConfig.load(path)
+    except InvalidError:
+        return False
+    return True
+
+
+def test_undamaged_everything_is_well(folder: Path, run: Callable[[Command], Said]) -> None:
+    assert [run(words).code for words in (PLAN, VENDOR, CHECK, RENDER)] == [0, 0, 0, 0]

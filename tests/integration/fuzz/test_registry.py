@@ -1,0 +1,162 @@
+"""Damaged manifests, indexes and configs: what does not hash to its pin is never taken; what does, and is hostile, is
+refused with an error of ours, or it is an image for linux/arm64 that others would read in the same way."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import Any
+
+import pytest
+
+from builder.errors import BuilderError, NetworkError, PinError
+from builder.oci.image import assemble, parse_base
+from builder.oci.manifest import MANIFESTS, check_platform, choose_platform, parse_manifest, verified
+from builder.oci.reference import Reference, is_digest
+from builder.oci.registry import Registry
+from tests.support.fixtures import MakePlan
+from tests.support.mutate import Mutator
+from tests.support.oracle import said
+from tests.unit.oci.http import Answer, client, digest_of, entry, image_manifest, index, serving
+
+TIMES = float(os.environ.get("BUILDER_FUZZ", "1"))
+SEED = os.environ.get("BUILDER_FUZZ_SEED", "1")
+A, B, C = (f"sha256:{letter * 64}" for letter in "abc")
+CONFIG = {
+    "architecture": "arm64",
+    "os": "linux",
+    "variant": "v8",
+    "created": "2026-01-01T00:00:00Z",
+    "config": {"Env": ["PATH=/usr/bin", "A=b"], "Entrypoint": ["x"], "Labels": {"a": "b"}, "WorkingDir": "/srv"},
+    "rootfs": {"type": "layers", "diff_ids": [A, B]},
+    "history": [{"created": "2026-01-01T00:00:00Z", "created_by": "x"}, {"empty_layer": True}],
+}
+CONFIG_TEXT = json.dumps(CONFIG)
+MANIFEST = image_manifest(CONFIG_TEXT.encode(), b"one", b"two").decode()
+ATTESTED = entry(C, "unknown/unknown", **{"vnd.docker.reference.type": "attestation-manifest"})
+INDEX = index(entry(A, "linux/amd64"), entry(B, "linux/arm64/v8"), ATTESTED).decode()
+TEXTS = {"manifest": MANIFEST, "index": INDEX, "config": CONFIG_TEXT}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_damaged_bytes_never_pass_for_the_pinned_ones(kind: str) -> None:
+    pinned = digest_of(TEXTS[kind].encode())
+    for data in Mutator(TEXTS[kind], "json", SEED).some(round(1000 * TIMES)):
+        if digest_of(data) == pinned:
+            continue
+        given = b""
+        with pytest.raises(PinError):
+            for chunk in verified(iter([data[:50], data[50:]]), pinned):
+                given += chunk
+        assert data == b"" or given != data
+
+
+def test_a_registry_that_serves_damaged_manifests() -> None:
+    pinned = digest_of(MANIFEST.encode())
+    registry = client()
+    with serving() as server:
+        for data in Mutator(MANIFEST, "json", SEED).some(round(300 * TIMES)):
+            server.on("GET", f"/v2/team/app/manifests/{pinned}", Answer(200, data))
+            server.requests.clear()
+            if data == MANIFEST.encode():
+                continue
+            with pytest.raises(PinError):
+                registry.manifest(server.ref(f"team/app@{pinned}"))
+
+
+@pytest.mark.parametrize("kind", ["manifest", "index"])
+def test_hostile_manifests(kind: str) -> None:
+    refused = accepted = 0
+    for data in Mutator(TEXTS[kind], "json", SEED).some(round(1500 * TIMES)):
+        try:
+            found = parse_manifest(data)
+        except NetworkError:
+            refused += 1
+            continue
+        accepted += 1
+        says = said(data, "json")
+        assert found.json == says
+        assert found.digest == f"sha256:{hashlib.sha256(data).hexdigest()}"
+        assert says["schemaVersion"] == 2 and type(says["schemaVersion"]) is int
+        if found.is_index:
+            check_index(found, says)
+        else:
+            assert found.media_type in MANIFESTS
+            for descriptor in (says["config"], *says["layers"]):
+                check_descriptor(descriptor)
+    assert refused > 300 * TIMES
+    assert accepted > 30 * TIMES
+
+
+def check_index(found: Any, says: Any) -> None:
+    """Whatever it says, only an entry that calls itself linux/arm64 (v8 or no variant) is chosen."""
+    try:
+        chosen = choose_platform(found, "linux/arm64")
+    except PinError:
+        return
+    assert is_digest(chosen)
+    (row, *_) = [row for row in says["manifests"] if row["digest"] == chosen]
+    platform = row["platform"]
+    assert (platform["os"], platform["architecture"]) == ("linux", "arm64")
+    assert platform.get("variant", "") in ("", "v8")
+
+
+def check_descriptor(descriptor: Any) -> None:
+    assert is_digest(descriptor["digest"])
+    assert type(descriptor["size"]) is int
+    assert 0 <= descriptor["size"] < 2**63
+
+
+def test_hostile_configs_under_their_own_digest(make_plan: MakePlan) -> None:
+    plan = make_plan()
+    records = {layer.id: record() for layer in plan.layers if layer.producer != "config"}
+    refused = accepted = 0
+    for data in Mutator(CONFIG_TEXT, "json", SEED).some(round(1500 * TIMES)):
+        try:
+            check_platform(data, "linux/arm64")
+            base = parse_base("registry/x", image_manifest(data, b"one", b"two"), data)
+            image = assemble(plan, records, base)
+        except BuilderError:
+            refused += 1
+            continue
+        accepted += 1
+        says = said(data, "json")
+        assert (says["os"], says["architecture"]) == ("linux", "arm64")
+        assert says.get("variant") in (None, "", "v8")
+        assert base.config == says
+        made = json.loads(image.config)
+        assert made["rootfs"]["diff_ids"][:2] == says["rootfs"]["diff_ids"]
+        assert all(is_digest(digest) for digest in made["rootfs"]["diff_ids"])
+        assert all(isinstance(word, str) and "=" in word for word in made["config"]["Env"])
+    assert refused > 300 * TIMES
+    assert accepted > 100 * TIMES
+
+
+def test_references_of_any_text_are_refused_or_come_back_the_same() -> None:
+    for data in Mutator(json.dumps(f"nvcr.io/nvidia/vllm:26.05-py3@{A}"), "json", SEED).some(round(500 * TIMES)):
+        try:
+            text = json.loads(data)
+        except ValueError:
+            continue
+        if not isinstance(text, str):
+            continue
+        try:
+            found = Reference.parse(text)
+        except BuilderError as error:
+            assert error.code == 2
+            continue
+        assert Reference.parse(str(found)) == found
+
+
+def record() -> Any:
+    from builder.oci.store import LayerRecord
+
+    return LayerRecord(A, 1, B, 1, "application/vnd.oci.image.layer.v1.tar+zstd", 1, C)
+
+
+def test_the_undamaged_ones_are_good(make_plan: MakePlan) -> None:
+    assert choose_platform(parse_manifest(INDEX.encode()), "linux/arm64") == B
+    check_platform(CONFIG_TEXT.encode(), "linux/arm64")
+    assert parse_base("x", MANIFEST.encode(), CONFIG_TEXT.encode()).config == CONFIG
+    assert isinstance(client(), Registry)

@@ -1,0 +1,96 @@
+"""What a file says, read independently of the loaders under test; and whether a model is exactly that."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+
+from builder.model.recipe import LayerUse
+
+
+class NothingSaidError(Exception):
+    """The file is not one that says one thing to every reader."""
+
+
+class _Loader(yaml.SafeLoader):
+    """The Python loader (the product uses libyaml's); a date is text, and a key may stand in a mapping once."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012
+        first: [pair for pair in pairs if "timestamp" not in pair[0]]
+        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def _once(loader: Any, node: Any) -> Any:
+    keys = [loader.construct_object(key, deep=True) for key, _ in node.value if not key.tag.endswith(":merge")]
+    if len(set(map(repr, keys))) != len(keys):
+        raise NothingSaidError("a key stands twice")
+    loader.flatten_mapping(node)
+    return {
+        loader.construct_object(key, deep=True): loader.construct_object(value, deep=True) for key, value in node.value
+    }
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _once)
+
+
+def said(data: bytes, kind: str) -> Any:
+    """The plain values of a file. Raises NothingSaidError."""
+    try:
+        text = data.decode("utf-8")
+        return json.loads(text, object_pairs_hook=_pairs) if kind == "json" else yaml.load(text, Loader=_Loader)
+    except NothingSaidError:
+        raise
+    except Exception as error:
+        raise NothingSaidError(str(error)) from error
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) != len(pairs):
+        raise NothingSaidError("a key stands twice")
+    return dict(pairs)
+
+
+def differs(model: Any, data: Any, place: str = "") -> str:
+    """Where a loaded value is not what the file says; empty when it says exactly this."""
+    if isinstance(model, BaseModel):
+        return _model_differs(model, _long_form(data) if isinstance(model, LayerUse) else data, place)
+    pairs: list[tuple[str, Any, Any]] | None = None
+    if isinstance(model, tuple | list) and isinstance(data, list) and len(model) == len(data):
+        pairs = [(f"{place}[{number}]", *both) for number, both in enumerate(zip(model, data, strict=True))]
+    elif isinstance(model, dict) and isinstance(data, dict) and [*map(repr, model)] == [*map(repr, data)]:
+        pairs = [(f"{place}.{key}", model[key], data[key]) for key in model]
+    if pairs is not None:
+        return next((text for where, one, other in pairs if (text := differs(one, other, where))), "")
+    # A whole number may stand for a fraction; nothing else is of another type.
+    alike = type(model) is type(data) or (isinstance(model, float) and type(data) is int)
+    return "" if alike and model == data else f"{place}: {model!r}, {data!r} said"
+
+
+def _long_form(data: Any) -> Any:
+    """The use of a layer as the model has it: a name alone, and a name with parameters, are short for that."""
+    if isinstance(data, str):
+        return {"layer": data}
+    if isinstance(data, dict) and len(data) == 1 and "layer" not in data:
+        ((name, values),) = data.items()
+        return {"layer": name, "set": values if values is not None else {}}
+    return data
+
+
+def _model_differs(model: BaseModel, data: Any, place: str) -> str:
+    if not isinstance(data, dict):
+        return f"{place}: a mapping, {data!r} said"
+    fields = type(model).model_fields
+    if unknown := [key for key in data if key not in fields]:
+        return f"{place}: unknown key {unknown[0]!r} was accepted"
+    for name, field in fields.items():
+        value = getattr(model, name)
+        if name not in data:
+            if field.is_required() or value != field.get_default(call_default_factory=True):
+                return f"{place}.{name}: {value!r}, nothing said"
+        elif text := differs(value, data[name], f"{place}.{name}"):
+            return text
+    return ""
