@@ -38,7 +38,7 @@ def local_problems(lock: Lock, chosen: Chosen, say: Callable[[str], None]) -> li
     loose = [name for name in names if not _pinned(lock, name)]
     if chosen.every:
         if loose:
-            say(f"{len(loose)} bases are not pinned; builder list bases shows them")
+            say(f"{len(loose)} {'base is' if len(loose) == 1 else 'bases are'} not pinned: see builder list bases")
     else:
         problems += [Problem("base", name, "is not pinned", f"builder lock --update {name}") for name in loose]
     problems += _options(chosen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from builder.errors import BuilderError
+from builder.errors import BuilderError, UsageError
 from builder.lock.change import Problem, problem
 from builder.model.base import Base
 from builder.model.recipe import Recipe
@@ -30,6 +30,10 @@ def unmet(project: Project) -> list[Problem]:
         recipe = project.recipe(name)
         for profile in (None, *recipe.profiles):
             variant = with_profile(recipe, profile, project.shared_profiles)
+            try:
+                project.base(variant.base)
+            except UsageError as error:
+                problems.setdefault(error.what, problem("base", name, error))
             for base in bases_of(project, variant):
                 try:
                     _check(project, base, variant, done)

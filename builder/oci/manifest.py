@@ -56,7 +56,8 @@ def parse_manifest(data: bytes, content_type: str = "", where: str = "") -> Mani
         document = parse_json(data)
     except ValueError:
         raise _nonsense(where, "it is not JSON, or says two things at once") from None
-    if not isinstance(document, dict) or document.get("schemaVersion") != 2 or document["schemaVersion"] is True:
+    version = document.get("schemaVersion") if isinstance(document, dict) else None
+    if type(version) is not int or version != 2:
         raise _nonsense(where, "it is not a manifest of schema version 2")
     kinds = MANIFESTS + INDEXES
     sent = content_type.partition(";")[0].strip().lower()

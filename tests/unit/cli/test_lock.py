@@ -1,0 +1,167 @@
+"""`builder lock` on the command line: what names mean, what is asked of the network, how long a check takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.mirror import Mirror
+from tests.support.project import ROOT, vendor_base
+from tests.unit.cli.conftest import Cli
+
+DIGEST = "sha256:" + "a" * 64
+NO_NETWORK = """
+import sys
+def watch(event, arguments):
+    if event.startswith(("socket.", "subprocess.", "os.exec", "os.posix_spawn", "os.fork")):
+        print("USED", event, file=sys.stderr, flush=True)
+        raise SystemExit(99)
+sys.addaudithook(watch)
+"""
+
+
+@pytest.fixture
+def asked(cli: Cli) -> Cli:
+    """The small project with requests for all of its sections, and bases of every kind."""
+    wanted: dict[str, dict[str, object]] = {"debs": {}, "wheels": {}}
+    for name in ("tiny-root", "toolchain-amd64", "toolchain-arm64", "tiny-wheels"):
+        section = cli.small.files[f"recipes/locks/{name}.json"]
+        wanted[section["kind"]][name] = section["request"]
+    cli.small.files["recipes/locks/requests.yaml"] = wanted
+    cli.small.files["recipes/bases/vendor.yaml"] = vendor_base("127.0.0.1:1/team/app:1", DIGEST)
+    loose = vendor_base("127.0.0.1:1/team/loose:1", DIGEST, name="loose", pin={"image": "127.0.0.1:1/team/loose:1"})
+    cli.small.files["recipes/bases/loose.yaml"] = loose
+    return cli
+
+
+def sealed(cli: Cli) -> Cli:
+    """Any process of this command that touches a socket or starts another process ends with 99."""
+    cli.folder.joinpath("sealed").mkdir()
+    cli.folder.joinpath("sealed/sitecustomize.py").write_text(NO_NETWORK)
+    cli.environ["PYTHONPATH"] = f"{cli.folder / 'sealed'}:{ROOT}"
+    return cli
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(), ("--json",), ("vendor",), ("tiny-root", "hermetic"), ("bases",), ("sections", "sources"), ("vllm==0.33.0",)],
+    ids=" ".join,
+)
+def test_a_check_without_remote_uses_no_network(asked: Cli, words: tuple[str, ...]) -> None:
+    said = sealed(asked)("lock", "--check", *words)
+    assert "USED" not in said.err
+    assert said.code == (4 if words == ("bases",) else 0), said.err
+
+
+def test_the_seal_holds(asked: Cli) -> None:
+    """The test above can fail."""
+    assert "USED socket." in sealed(asked)("lock", "--check", "--remote", "vendor").err
+
+
+def test_the_whole_repository_is_checked_within_a_second() -> None:
+    environ = {**os.environ, "BUILDER_PROJECT": str(ROOT), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "builder", "lock", "--check"]
+    best = float("inf")
+    for _ in range(5):
+        begin = time.monotonic()
+        subprocess.run(command, env=environ, check=True, capture_output=True)
+        best = min(best, time.monotonic() - begin)
+        if best < 1:
+            break
+    assert best < 1
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("--update", "vendr"), "there is nothing to lock that is called 'vendr'\n  cause: did you mean vendor"),
+        (("--update", "tiny-whels"), "did you mean tiny-wheels"),
+        (("--check", "widgt"), "did you mean widget"),
+        (("vendor", "nowhere"), "called 'nowhere'"),
+        (("--update", "widget"), "widget is pinned by hand"),
+        (("--update", "vllm==nonsense"), "vllm==nonsense is not a released version"),
+        (("--remote",), "--remote goes with --check"),
+        (("--check", "--update"), "choose one"),
+        (("--check", "--keep-going"), "choose one"),
+        (("--update", "../../etc/passwd"), "there is nothing to lock"),
+    ],
+)
+def test_wrong_names_are_usage_errors_and_nothing_is_asked_or_written(
+    asked: Cli, mirror: Mirror, words: tuple[str, ...], what: str
+) -> None:
+    asked.environ |= mirror.environment
+    asked.write()
+    before = tree(asked.folder / "project")
+    said = asked("lock", *words)
+    assert (said.code, said.out) == (2, ""), said.err
+    assert what in said.err
+    assert mirror.asked == []
+    assert tree(asked.folder / "project") == before
+
+
+def test_a_recipe_is_told_to_be_one(asked: Cli) -> None:
+    asked.small.files["recipes/other.yaml"] = {**asked.small.files["recipes/tiny.yaml"], "name": "other"}
+    assert "it is a recipe: its base is tiny" in asked("lock", "--update", "other").err
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_an_unpinned_base_is_a_problem_when_it_is_named(asked: Cli) -> None:
+    assert "1 base is not pinned" in asked("lock", "--check").err
+    said = asked("lock", "--check", "loose", "vendor", "--json")
+    assert said.code == 4
+    (row,) = json.loads(said.out)
+    assert (row["kind"], row["name"], row["what"]) == ("base", "loose", "is not pinned")
+    assert row["next"] == "builder lock --update loose"
+
+
+def test_a_check_finds_what_recipes_need_and_the_lock_lacks(asked: Cli) -> None:
+    locks = "recipes/locks"
+    del asked.small.files[f"{locks}/sources.json"]
+    said = asked("lock", "--check")
+    assert said.code == 4
+    assert "tiny on tiny: the lock has no source widget 1.0" in said.err
+    wheels = asked.small.files[f"{locks}/tiny-wheels.json"]
+    wheels["wheels"] = [wheel for wheel in wheels["wheels"] if wheel["name"] != "alpha"]
+    assert "alpha is not in the lock section tiny-wheels" in asked("lock", "--check").err
+    asked.small.files["recipes/tiny.yaml"]["base"] = "nothing"
+    said = asked("lock", "--check")
+    assert said.code == 4
+    assert "tiny: there is no base 'nothing'" in said.err
+
+
+def test_names_of_several_kinds_in_one_command(asked: Cli, mirror: Mirror) -> None:
+    """Bases are asked for first: when one fails, nothing of the others is resolved."""
+    asked.environ |= mirror.environment
+    said = asked("lock", "--update", "tiny-wheels", "vendor")
+    assert said.code == 6
+    assert "vendor: no connection" in said.err
+    assert mirror.asked == []
+
+
+def test_an_installed_package_is_not_written_to(asked: Cli, tmp_path: Path) -> None:
+    """With no project of one's own there is nothing to write to: the package's own data stays as it was installed."""
+    code = (
+        "import builder.project as p; p._BUNDLED = p.Path({root!r}); p.search_path = lambda: (p._BUNDLED,)\n"
+        "import sys; sys.argv = ['builder', 'lock', '--update', 'vendor']\n"
+        "from builder.__main__ import main; main()"
+    )
+    asked.write()
+    root = str(asked.folder / "project")
+    done = subprocess.run(
+        [sys.executable, "-c", code.format(root=root)],
+        env=asked.environment({}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "the installed package's own lock is not changed" in done.stderr
