@@ -13,6 +13,7 @@ from builder.errors import UsageError
 if TYPE_CHECKING:
     from builder.lock.change import Change
     from builder.lock.names import Chosen, Lock
+    from builder.lock.refresh import Refreshed
 
 
 def lock(
@@ -75,16 +76,22 @@ def _refresh(lock: Lock, chosen: Chosen, update: bool, keep_going: bool, json_: 
     made = Refreshed()
     try:
         refresh(lock, chosen, update=update, keep_going=keep_going, say=say, done=made)
-    finally:
-        # After an error too: what stands here was written.
-        if json_:
-            changes = [asdict(change) for change in made.changes]
-            print_json({"changes": changes, "failed": [asdict(problem) for problem in made.failed]})
-        elif made.changes:
-            _print(made.changes)
+    except BaseException:
+        if made.changes:  # they were written
+            _tell(made, json_)
+        raise
+    _tell(made, json_)
     if not made.changes and not made.failed:
         say("nothing changed")
     raise_for(made.failed, f"{len(made.failed)} could not be resolved and stay as they were")
+
+
+def _tell(made: Refreshed, json_: bool) -> None:
+    if json_:
+        changes = [asdict(change) for change in made.changes]
+        print_json({"changes": changes, "failed": [asdict(problem) for problem in made.failed]})
+    elif made.changes:
+        _print(made.changes)
 
 
 def _print(changes: list[Change]) -> None:

@@ -4,19 +4,35 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from builder.errors import UsageError
 from builder.model.check import Check
 from builder.model.common import Digest, EnvName, ImagePath, Line, Name, Strict, Version
 from builder.model.recipe import LayerUse
+from builder.oci.reference import Reference
 
 Family = Literal["ngc", "vllm-openai", "hermetic", "community"]
+
+
+def _is_written_out(text: str) -> str:
+    try:
+        found = str(Reference.parse(text))
+    except UsageError as error:
+        raise ValueError(f"{error.what}: {error.cause}") from None
+    if found != text:
+        raise ValueError(f"must be written out: {found}")
+    return text
 
 
 class Pin(Strict):
     """The digests of a registry image. `manifest` is the linux/arm64 one; without it the base is unpinned."""
 
-    image: Annotated[str, Field(pattern=r"^[a-z0-9.:-]+/[a-z0-9._/-]+:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")]
+    image: Annotated[
+        str,
+        Field(pattern=r"^[a-z0-9.:-]+/[a-z0-9._/-]+:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$"),
+        AfterValidator(_is_written_out),
+    ]
     """registry/repository:tag, registry always written out."""
     index: Digest | None = None
     manifest: Digest | None = None

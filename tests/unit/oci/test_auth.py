@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ from builder.oci.auth import Credentials, Login
 from builder.oci.registries import Endpoint
 from builder.oci.token import Authorizer, merge_scopes, parse_challenges
 from builder.oci.transport import Patience, Transport
-from tests.unit.oci.http import Answer, Server, client, image_manifest
+from tests.unit.oci.http import Answer, Server, client, digest_of, image_manifest
 
 SECRET = "s3cret-of-the-user"
 
@@ -235,6 +238,36 @@ class TestTokens:
         assert server.paths() == [manifest, "GET /token", manifest, manifest]
         assert server.requests[1].query == "service=reg&scope=repository%3Ateam%2Fapp%3Apull"
         assert "Authorization" not in server.requests[1].headers
+
+    @pytest.mark.parametrize("status", [200, 403])
+    def test_threads_that_are_turned_away_together_ask_for_one_token(self, server: Server, status: int) -> None:
+        together = threading.Barrier(12)
+
+        def manifest(request: Any) -> Answer:
+            if request.headers.get("Authorization") == "Bearer good":
+                return Answer(200, image_manifest())
+            together.wait(10)
+            return Answer(401, headers={"WWW-Authenticate": f'Bearer realm="{server.url}/token"'})
+
+        def token(request: Any) -> Answer:
+            time.sleep(0.5)
+            return Answer(status, b'{"token": "good"}')
+
+        server.on("GET", "/v2/team/app/manifests/1", manifest)
+        server.on("GET", "/token", token)
+        registry = client(connect=20.0, read=20.0)
+
+        def read(_: int) -> object:
+            try:
+                return registry.manifest(server.ref()).digest
+            except NetworkError as error:
+                return error.code
+
+        with ThreadPoolExecutor(12) as pool:
+            found = set(pool.map(read, range(12)))
+        assert found == ({digest_of(image_manifest())} if status == 200 else {6})
+        # A token is there for those who come late too; an error only for those who waited for it.
+        assert server.paths().count("GET /token") in ({1} if status == 200 else range(1, 7))
 
     def test_a_password_goes_to_the_token_server_only(self, server: Server) -> None:
         self.guarded(server)
