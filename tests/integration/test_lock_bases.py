@@ -194,7 +194,7 @@ def test_too_many_requests_are_made_again_when_the_registry_says(
     front.busy, front.retry_after = 1, "2"
     begin = time.monotonic()
     assert project("lock", "--update", "vendor").code == 0
-    assert 2 <= time.monotonic() - begin < 10
+    assert 2 <= time.monotonic() - begin < 40
     assert pins(project)["manifest"] == arm
 
 
@@ -206,7 +206,7 @@ def test_nobody_waits_an_hour(project: Project, images: Images, repository: str,
     project.pin(arm, top)
     assert "answered 429" in project.refused(6, "lock", "--check", "--remote", "vendor")
     assert "answered 429" in project.not_built(6)
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < 60
 
 
 def test_a_manifest_with_a_wrong_digest(project: Project, images: Images, repository: str, front: Front) -> None:
