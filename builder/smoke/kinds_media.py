@@ -7,14 +7,15 @@ from typing import Any
 from builder.smoke.kinds_cpu import kind, last_line_is
 
 _AUDIO = r"""
-import io, av, numpy, scipy.signal, soundfile, soxr
+import io, av, numpy, soundfile, soxr
 rate, pitch = 24000, 440
 tone = (0.5 * numpy.sin(2 * numpy.pi * pitch * numpy.arange(rate) / rate)).astype("float32")
 
 def check(name, samples, rate):
     assert abs(len(samples) / rate - 1) < 0.2, (name, len(samples), rate)
-    frequencies, power = scipy.signal.periodogram(samples, rate)
-    assert abs(frequencies[power.argmax()] - pitch) < 5, (name, frequencies[power.argmax()])
+    power = abs(numpy.fft.rfft(samples))
+    heard = power.argmax() * rate / len(samples)
+    assert abs(heard - pitch) < 5, (name, heard)
 
 def with_av(data):
     with av.open(io.BytesIO(data)) as container:
@@ -31,7 +32,6 @@ for name in ("WAV", "FLAC", "OGG", "MP3"):
     check(name + " by soundfile", samples, got)
     check(name + " by av", *with_av(file.getvalue()))
     check(name + " resampled by soxr", soxr.resample(samples, got, 16000), 16000)
-    check(name + " resampled by scipy", scipy.signal.resample_poly(samples, 2, 3), got * 2 // 3)
     done.append(name)
 print(" ".join(done))
 """
@@ -75,8 +75,8 @@ print("10 frames by av", av.__version__, "and OpenCV", cv2.__version__)
 
 @kind("audio-decodes")
 def audio_decodes() -> dict[str, Any]:
-    """A tone, encoded as WAV, FLAC, Ogg Vorbis and MP3, is decoded by soundfile and PyAV, and resampled, as what it
-    was."""
+    """A tone, encoded as WAV, FLAC, Ogg Vorbis and MP3, is decoded by soundfile and PyAV, and resampled by soxr, as
+    what it was."""
     return {"code": _AUDIO, "judge": last_line_is(None)}
 
 

@@ -5,7 +5,7 @@ A declaration is a check of the kind `expected-log` of a layer, base or recipe, 
     {id: log-no-driver, tier: cpu, kind: expected-log, args: {pattern: 0 active drivers, why: there is no GPU here}}
 
 What is not declared is a warning of the report; it fails an image whose base, layer or recipe has a check of the kind
-`log`, which ours have: `{id: log, tier: cpu, kind: log}`.
+`log`: `{id: log, tier: cpu, kind: log}`.
 """
 
 from __future__ import annotations
