@@ -133,7 +133,8 @@ def _argument(
 def _from_hint(sources: Sources, path: str, name: str, annotation: ast.expr | None) -> Found:
     hint = sources.hint(path, annotation)
     if hint.is_bool and not hint.literals:
-        return name, "toggle", ()
+        # A bool that may also be text (--hf-token) is an option whose value can be left out, without a negation.
+        return name, "value" if "str" in hint.names else "toggle", ()
     return name, "value", hint.literals if hint.closed else ()
 
 

@@ -11,7 +11,7 @@ from builder.model.plan import Plan
 
 
 def checks_of(plan: Plan) -> list[Check]:
-    """All checks, each id once, in order. An `entrypoint` check without arguments asks for what the plan says."""
+    """All checks, each id once, in order. Checks of the command without arguments ask for what the plan says."""
     found: dict[str, Check] = {}
     for check in [*plan.checks, *_settings(plan)]:
         if check.kind == "entrypoint" and not check.args:
@@ -19,8 +19,20 @@ def checks_of(plan: Plan) -> list[Check]:
             if plan.entrypoint is not None:
                 args["entrypoint"] = list(plan.entrypoint)
             check = check.model_copy(update={"args": args})
+        if check.kind == "serve-command" and not check.args:
+            words = serve_words(plan)
+            if words is None:
+                continue
+            variables: list[JsonValue] = sorted({item.name for item in plan.env if item.name.startswith("VLLM_")})
+            check = check.model_copy(update={"args": {"argv": list(words), "variables": variables}})
         found.setdefault(check.id, check)
     return list(found.values())
+
+
+def serve_words(plan: Plan) -> tuple[str, ...] | None:
+    """What follows `vllm serve` in the image's command; None where the entrypoint builds the command itself."""
+    words = (*(plan.entrypoint or ()), *plan.command)
+    return (words[2:] if words[:2] == ("vllm", "serve") else words) or None
 
 
 def _settings(plan: Plan) -> Iterator[Check]:

@@ -64,6 +64,9 @@ def job(check: Check, start: Sequence[str] = ()) -> Job:
     """
     from pydantic import TypeAdapter, ValidationError
 
+    # It registers itself; importing it here keeps this module free of a cycle.
+    from builder.smoke import kinds_serving  # noqa: F401
+
     types = {"timeout": float, "env": dict[str, str], "user": str, "python": str, "alone": bool}
     args = {
         name.replace("-", "_"): tuple(value) if isinstance(value, list) else value for name, value in check.args.items()

@@ -1,0 +1,50 @@
+"""The check of the serving command: which words it is asked about, and how what vLLM says is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from builder.errors import InvalidError
+from builder.model.check import Check
+from builder.plan.resolve import resolve
+from builder.project import Project
+from builder.smoke.gather import checks_of
+from builder.smoke.kinds_cpu import job
+from builder.smoke.static import Failed
+
+PROJECT = Project()
+
+
+def asked(recipe: str, base: str | None = None) -> list[Check]:
+    plan = resolve(PROJECT, PROJECT.recipe(recipe), base=base)
+    return [check for check in checks_of(plan) if check.kind == "serve-command"]
+
+
+@pytest.mark.parametrize("base", ["ngc-26.04", "vllm-openai-0.20", "hermetic"])
+def test_it_is_about_the_words_after_vllm_serve_on_every_family(base: str) -> None:
+    (check,) = asked("gpt-oss-120b", base)
+    argv = check.args["argv"]
+    assert isinstance(argv, list)
+    assert argv[:3] == ["openai/gpt-oss-120b", "--served-model-name", "gpt-oss-120b"]
+    assert "VLLM_MARLIN_USE_ATOMIC_ADD" in str(check.args["variables"])
+    assert job(check).code.startswith("\nimport")
+
+
+def test_an_image_that_builds_its_own_command_is_not_asked() -> None:
+    plan = resolve(PROJECT, PROJECT.recipe("gpt-oss-120b"), base="hermetic")
+    bare = replace(plan, entrypoint=None, command=())
+    assert [check for check in checks_of(bare) if check.kind == "serve-command"] == []
+
+
+def test_what_vllm_says_is_told() -> None:
+    made = job(Check(id="a", tier="cpu", kind="serve-command", args={"argv": ["a/b", "--port", "1"]}))
+    assert made.judge(0, "\n") == "vLLM's parser takes all 3 words"
+    with pytest.raises(Failed, match="unrecognized arguments: --nope"):
+        made.judge(1, "error: unrecognized arguments: --nope\n")
+
+
+def test_without_a_command_it_is_not_a_check() -> None:
+    with pytest.raises(InvalidError):
+        job(Check(id="a", tier="cpu", kind="serve-command", args={}))
