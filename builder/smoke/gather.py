@@ -23,7 +23,7 @@ def checks_of(plan: Plan) -> list[Check]:
             words = serve_words(plan)
             if words is None:
                 continue
-            variables: list[JsonValue] = sorted({item.name for item in plan.env if item.name.startswith("VLLM_")})
+            variables = sorted({item.name for item in plan.env if item.name.startswith("VLLM_")})
             check = check.model_copy(update={"args": {"argv": list(words), "variables": variables}})
         found.setdefault(check.id, check)
     return list(found.values())
