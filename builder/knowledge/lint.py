@@ -17,7 +17,7 @@ from builder.plan.resolve import select_base
 from builder.plan.variant import with_profile
 from builder.project import Project
 
-_WITHOUT_COMMAND = ("GB10-022", "GB10-023", "GB10-024", "GB10-025", "GB10-028", "GB10-036")
+_WITHOUT_COMMAND = ("GB10-022", "GB10-023", "GB10-024", "GB10-025", "GB10-028", "GB10-036", "GB10-037")
 """Rules that hold for a base that builds its serving command itself: those about the base."""
 
 

@@ -106,3 +106,18 @@ def command_once(s: Subject) -> Found:
     model = s.recipe.serve.model or ""
     if model.split()[:1] in (["vllm"], ["serve"]):
         yield Problem("serve.model repeats the serving command", ("serve", "model"))
+
+
+@rule(
+    "GB10-037",
+    "All of NCCL's functions",
+    severity="warning",
+    scope="recipes whose layer nccl compiles fewer than all",
+    why="A function that was not compiled does not fail: calling it crashes the process.",
+    fix="leave out nccl.functions; a smaller set is for builds of one's own (--set nccl.functions=inference)",
+    source="NCCL's generator of device code (ONLY_FUNCS)",
+)
+def all_functions(s: Subject) -> Found:
+    functions = s.layers.get("nccl", {}).get("functions", "all")
+    if functions != "all":
+        yield Problem(f"NCCL has only the functions {functions!r}: calling another one crashes", ("layers",))

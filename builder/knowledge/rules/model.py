@@ -87,6 +87,8 @@ def mxfp4(s: Subject) -> Found:
         yield at("quantization", "gpt-oss on NGC needs --quantization mxfp4")
     if s.base.family == "ngc" and s.model.weights == "int4" and given != "gptq_marlin":
         yield at("quantization", "GPTQ-Int4 on NGC needs --quantization gptq_marlin")
+    if s.base.family == "ngc" and s.model.weights == "fp8" and given != "fp8":
+        yield at("quantization", "an FP8 checkpoint on NGC needs --quantization fp8")
 
 
 @rule(

@@ -141,6 +141,8 @@ MUTATIONS: list[tuple[str, str, dict[str, Any]]] = [
     ("GB10-025", "qwen3.5-35b", {"base": "vllm-openai-0.19.0"}),
     ("GB10-025", "qwen3.5-35b", {"base": "vllm-openai-0.31.0-aarch64-cu129"}),
     ("GB10-036", "laguna-xs2-dflash", {"layers": ["marlin", "dflash", "ray"], "base": "vllm-openai-0.31.0"}),
+    ("GB10-037", "qwen3.5-35b", with_layers("qwen3.5-35b", nccl={"functions": "inference"})),
+    ("GB10-037", "minimax-m2.7-dual", with_layers("minimax-m2.7-dual", nccl={"functions": "AllReduce Sum f32 * *"})),
     ("GB10-032", "gemma4-12b-coder", {"serve": {"model": "vllm serve /model"}}),
     # kernels
     ("GB10-030", "qwen3-coder-next", without("marlin", "qwen3-coder-next")),
@@ -224,6 +226,21 @@ def test_gb10_024_a_moving_tag_with_a_weak_digest(tmp_path: Path) -> None:
     recipe = mutated("qwen3.5-35b", {"base": "vllm-openai-nightly-aarch64"})
     assert "GB10-024" in broken(recipe, project)
     assert "GB10-024" not in broken(recipe)
+
+
+@pytest.mark.parametrize(("weights", "needed"), [("fp8", "fp8"), ("int4", "gptq_marlin")])
+def test_gb10_009_quantisation_on_ngc(weights: str, needed: str) -> None:
+    change = {
+        "base": "ngc-26.04",
+        "model": {"weights": weights},
+        **flags(attention_backend="TRITON_ATTN", quantization=needed),
+    }
+    assert "GB10-009" not in broken(mutated("qwen3-coder-next", change))
+    assert "GB10-009" in broken(mutated("qwen3-coder-next", {**change, **flags(attention_backend="TRITON_ATTN")}))
+    assert "GB10-009" not in broken(
+        mutated("qwen3-coder-next", {**change, **flags(attention_backend="TRITON_ATTN")}, {"GB10-009": REASON})
+    )
+    assert "GB10-009" not in broken(PROJECT.recipe("qwen3-coder-next")), "vLLM's own images find it themselves"
 
 
 def test_gb10_026_mixed_precision_on_ngc_26_02() -> None:

@@ -1,0 +1,314 @@
+"""Every row of the three tables of the hardware (layers, rules, recipes): what it became, and the numbers it gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from builder.knowledge.drafters import drafter
+from builder.knowledge.rule import find_rule
+from builder.plan.variant import with_profile
+from builder.project import Project
+from tests.unit.knowledge.test_rules import ELSEWHERE, MUTATIONS
+from tests.unit.layers import test_layers
+from tests.unit.test_recipes import NAMES
+
+PROJECT = Project()
+
+LAYERS = {
+    # row of the table → the variables it asks for, by layer
+    "nccl": {"VLLM_NCCL_SO_PATH"},
+    "ptxas": {"TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"},
+    "marlin": {
+        "VLLM_MARLIN_USE_ATOMIC_ADD",
+        "VLLM_USE_FLASHINFER_MOE_FP4",
+        "VLLM_NVFP4_GEMM_BACKEND",
+        "VLLM_TEST_FORCE_FP8_MARLIN",
+    },
+    "cutlass-fp8": set(),
+    "audio": set(),
+    "omni": set(),
+    "dflash": {"VLLM_USE_DEEP_GEMM"},
+    "gemma4-loader": set(),
+    "reasoning-parser": set(),
+    "headers": {"CC"},
+    "ray": {"RAY_memory_monitor_refresh_ms", "RAY_memory_usage_threshold"},
+    "cluster": {
+        "NCCL_IB_DISABLE",
+        "NCCL_IB_GID_INDEX",
+        "NCCL_IB_ROCE_VERSION_NUM",
+        "NCCL_IB_TIMEOUT",
+        "NCCL_NET_PLUGIN",
+        "NCCL_NET_GDR_LEVEL",
+        "NCCL_P2P_DISABLE",
+    },
+    "entrypoint": set(),
+}
+
+
+@pytest.mark.parametrize("row", LAYERS)
+def test_layer(row: str) -> None:
+    definition = PROJECT.layer(row).definition
+    assert LAYERS[row] <= {item.name for item in definition.env}
+    assert definition.checks
+    assert row in test_layers.NAMES.split(), "its own tests"
+
+
+RULES = {
+    "--moe-backend marlin": ["GB10-001", "GB10-030", "GB10-031"],
+    "no --enforce-eager": ["GB10-002"],
+    "--gpu-memory-utilization up to 0.90, advised 0.85 to 0.87, two nodes 0.80 to 0.82": ["GB10-003", "GB10-004"],
+    "--attention-backend TRITON_ATTN": ["GB10-006"],
+    "no forced FLASHINFER attention": ["GB10-005"],
+    "no --load-format fastsafetensors": ["GB10-007"],
+    "--quantization modelopt": ["GB10-008"],
+    "--quantization mxfp4": ["GB10-009"],
+    "no --kv-cache-dtype fp8": ["GB10-010", "GB10-034"],
+    "no FP8-KV checkpoint": ["GB10-011"],
+    "--enable-auto-tool-choice with a --tool-call-parser the version has": ["GB10-013", "GB10-021"],
+    "--no-enable-chunked-prefill": ["GB10-014"],
+    "--max-num-seqs set, at most 4 advised": ["GB10-012"],
+    "drafter only with its target, MTP 1 to 3 tokens": ["GB10-015", "GB10-016", "GB10-021"],
+    "no --speculative-disable-by-batch-size": ["GB10-017"],
+    "suffix speculation only with a layer that builds arctic-inference": ["GB10-018"],
+    "DFlash on an NVFP4 or FP8 target warns": ["GB10-019", "GB10-029"],
+    "no variable, flag or choice that the base ignores or lacks": ["GB10-020", "GB10-021", "GB10-022"],
+    "host network, ipc, VLLM_HOST_IP, GLOO_SOCKET_IFNAME, NCCL_IB_HCA or NCCL_SOCKET_IFNAME": ["GB10-023"],
+    "mutable tags only by digest, the bare gemma4 tag refused": ["GB10-024"],
+    "no vllm-openai release below 0.20 without -cu130, no -cu129": ["GB10-025"],
+    "26.02 rejects MIXED_PRECISION checkpoints": ["GB10-026"],
+    "Transformers 5": ["GB10-027"],
+    "driver 580, never 590": ["GB10-028"],
+    # From the tables of layers and recipes.
+    "the command that vllm-openai's entrypoint already says": ["GB10-032"],
+    "Gemma-4-26B on one GPU": ["GB10-033"],
+    "cutlass-fp8 where CUTLASS crashes": ["GB10-035"],
+    "a layer that does not apply says so": ["GB10-036"],
+    "an image without all of NCCL's functions": ["GB10-037"],
+}
+
+
+@pytest.mark.parametrize("row", RULES)
+def test_rule(row: str) -> None:
+    mutated = {rule for rule, _, _ in MUTATIONS} | ELSEWHERE
+    for id in RULES[row]:
+        assert find_rule(id).source
+        assert id in mutated, "a recipe that breaks it"
+
+
+def test_every_rule_is_of_a_row() -> None:
+    from builder.knowledge.rule import all_rules
+
+    assert {id for ids in RULES.values() for id in ids} == {rule.id for rule in all_rules()}
+
+
+Row = tuple[str, str | None, dict[str, Any]]
+
+RECIPES: list[Row] = [
+    # recipe, profile, what the table says of its serving command (None: the option is not there)
+    (
+        "nemotron-omni",
+        None,
+        {"gpu-memory-utilization": 0.8, "max-model-len": 131072, "max-num-seqs": 8, "max-num-batched-tokens": 32768},
+    ),
+    ("nemotron-omni", "low-memory", {"gpu-memory-utilization": 0.7, "max-model-len": 32768}),
+    ("nemotron-omni-vision", None, {"hf-overrides": {"architectures": ["NemotronH_Nano_VL_V2"]}}),
+    (
+        "nemotron-nano",
+        None,
+        {"kv-cache-dtype": "fp8", "max-model-len": 262144, "max-num-seqs": 8, "reasoning-parser": "nano_v3"},
+    ),
+    ("nemotron-nano", "long-context", {"max-model-len": 1048576}),
+    ("nemotron-nano-openai", None, {"moe-backend": "marlin", "reasoning-parser": "nemotron_v3"}),
+    (
+        "nemotron-super",
+        None,
+        {
+            "max-model-len": 131072,
+            "max-num-seqs": 4,
+            "reasoning-parser": "nemotron_v3",
+            "tool-call-parser": "qwen3_coder",
+        },
+    ),
+    ("nemotron-super", "mtp", {"speculative-config": {"method": "mtp", "num_speculative_tokens": 1}}),
+    (
+        "qwen3.6-35b",
+        None,
+        {
+            "speculative-config": {"method": "mtp", "num_speculative_tokens": 3, "moe_backend": "triton"},
+            "tool-call-parser": "qwen3_xml",
+        },
+    ),
+    (
+        "qwen3.6-35b",
+        "card",
+        {"gpu-memory-utilization": 0.4, "attention-backend": "flashinfer", "load-format": "fastsafetensors"},
+    ),
+    (
+        "qwen3.6-35b",
+        "long-context",
+        {"max-model-len": 262144, "max-num-seqs": 2, "gpu-memory-utilization": 0.4, "kv-cache-dtype": "fp8"},
+    ),
+    ("qwen3.6-35b", "yarn", {"max-model-len": 1010000}),
+    ("qwen3.6-35b-dflash", None, {"attention-backend": "TRITON_ATTN", "kv-cache-dtype": None}),
+    ("qwen3.6-27b", None, {"dtype": "bfloat16", "tool-call-parser": "qwen3_xml", "quantization": None}),
+    ("qwen3.6-27b", "qwen3-coder-tools", {"tool-call-parser": "qwen3_coder"}),
+    ("qwen3.6-27b", "yarn", {"max-model-len": 1010000}),
+    (
+        "qwen3.6-27b-dflash",
+        None,
+        {
+            "speculative-config": {
+                "method": "dflash",
+                "model": "z-lab/Qwen3.6-27B-DFlash",
+                "num_speculative_tokens": 12,
+            }
+        },
+    ),
+    (
+        "qwen3-coder-next",
+        None,
+        {
+            "attention-backend": "FLASHINFER",
+            "enable-prefix-caching": True,
+            "max-model-len": 170000,
+            "max-num-batched-tokens": 32768,
+            "tool-call-parser": "qwen3_coder",
+            "reasoning-parser": None,
+        },
+    ),
+    ("qwen3.5-122b", None, {"moe-backend": "marlin", "max-model-len": 65536}),
+    ("qwen3.5-122b", "chat-template", {"chat-template": "/templates/qwen3.5.jinja"}),
+    (
+        "qwen3.5-122b-fp8-dual",
+        None,
+        {
+            "tensor-parallel-size": 2,
+            "gpu-memory-utilization": 0.8,
+            "max-model-len": 16384,
+            "max-num-batched-tokens": 4096,
+            "enforce-eager": None,
+        },
+    ),
+    ("qwen3.5-35b", None, {"gpu-memory-utilization": 0.85, "max-model-len": 32768}),
+    ("qwen3-omni", None, {"omni": True, "gpu-memory-utilization": 0.85, "max-model-len": 32768}),
+    ("gemma4-31b", None, {"quantization": "modelopt", "tensor-parallel-size": 1}),
+    ("gemma4-31b", "tools", {"tool-call-parser": "gemma4", "reasoning-parser": "gemma4"}),
+    (
+        "gemma4-26b",
+        None,
+        {
+            "moe-backend": "marlin",
+            "quantization": "modelopt",
+            "kv-cache-dtype": "fp8",
+            "tensor-parallel-size": 1,
+            "tool-call-parser": "pythonic",
+            "reasoning-parser": "gemma4",
+        },
+    ),
+    ("gemma4-12b-coder", None, {"gpu-memory-utilization": 0.92, "max-model-len": 16384}),
+    (
+        "gemma4-12b-coder",
+        "mtp",
+        {
+            "speculative-config": {"method": "mtp", "model": "/model/assistant", "num_speculative_tokens": 3},
+            "kv-cache-dtype": "fp8",
+        },
+    ),
+    ("gemma4-31b-dflash", None, {"attention-backend": "TRITON_ATTN"}),
+    ("gemma4-26b-dflash", None, {"attention-backend": "TRITON_ATTN"}),
+    ("qwen3.5-27b-dflash", None, {"max-num-seqs": 16, "max-num-batched-tokens": 32768, "max-model-len": 65536}),
+    (
+        "laguna-xs2-dflash",
+        None,
+        {"tool-call-parser": "poolside_v1", "reasoning-parser": "poolside_v1", "attention-backend": "TRITON_ATTN"},
+    ),
+    (
+        "minimax-m2.7-dual",
+        None,
+        {
+            "tensor-parallel-size": 2,
+            "distributed-executor-backend": "ray",
+            "kv-cache-dtype": "fp8_e4m3",
+            "max-model-len": 196608,
+            "compilation-config": {"cudagraph_mode": "NONE"},
+            "gpu-memory-utilization": 0.82,
+        },
+    ),
+    ("minimax-m2.7-dual", "linear-backend", {"linear-backend": "marlin", "moe-backend": "marlin"}),
+    (
+        "gpt-oss-120b",
+        None,
+        {
+            "quantization": "mxfp4",
+            "moe-backend": "marlin",
+            "attention-backend": "TRITON_ATTN",
+            "tool-call-parser": "openai",
+            "reasoning-parser": "openai_gptoss",
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "profile", "says"), RECIPES, ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_recipe(recipe: str, profile: str | None, says: dict[str, Any]) -> None:
+    flags = with_profile(PROJECT.recipe(recipe), profile, PROJECT.shared_profiles).serve.flags
+    assert {name: flags.get(name) for name in says} == says
+
+
+def test_every_recipe_is_of_a_row() -> None:
+    assert {name for name, _, _ in RECIPES} == set(NAMES) == set(PROJECT.recipe_names())
+
+
+BASES = {
+    "nemotron-omni": "vllm-openai-0.20",
+    "nemotron-omni-vision": "ngc-26.04",
+    "nemotron-nano": "ngc-25.12.post1",
+    "qwen3.6-35b": "vllm-openai-0.23.0",
+    "qwen3.6-27b": "vllm-openai-0.23.0",
+    "gemma4-31b": "vllm-openai-gemma4-cu130",
+    "gemma4-26b": "vllm-openai-gemma4-cu130",
+    "gemma4-31b-dflash": "zlab-gemma4-dflash",
+    "gemma4-26b-dflash": "zlab-gemma4-dflash",
+    "minimax-m2.7-dual": "vllm-openai-0.23.0",
+    "gpt-oss-120b": "ngc-26.04",
+}
+
+
+@pytest.mark.parametrize(("recipe", "base"), BASES.items())
+def test_base_of_a_recipe(recipe: str, base: str) -> None:
+    assert PROJECT.recipe(recipe).base == base
+
+
+@pytest.mark.parametrize(
+    ("recipe", "variables"),
+    [
+        ("qwen3.6-35b", {"CUTE_DSL_ARCH": "sm_121a", "FLASHINFER_DISABLE_VERSION_CHECK": "1"}),
+        ("nemotron-nano", {"VLLM_USE_FLASHINFER_MOE_FP4": "1", "VLLM_FLASHINFER_MOE_BACKEND": "throughput"}),
+    ],
+)
+def test_variables_of_a_recipe(recipe: str, variables: dict[str, str]) -> None:
+    assert variables.items() <= PROJECT.recipe(recipe).env.items()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "z-lab/Qwen3.5-9B-DFlash",
+        "z-lab/Qwen3.5-4B-DFlash",
+        "z-lab/Qwen3-8B-DFlash-b16",
+        "RedHatAI/gemma-4-31B-it-speculator.dflash",
+    ],
+)
+def test_the_other_drafters_are_known(name: str) -> None:
+    found = drafter(name)
+    assert found is not None
+    assert found.targets
+
+
+@pytest.mark.parametrize("profile", ["ngram", "expert-parallel"])
+def test_profiles_that_any_recipe_can_switch_on(profile: str) -> None:
+    assert profile in PROJECT.shared_profiles
