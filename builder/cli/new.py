@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from builder.cli.options import say
 from builder.errors import UsageError
 
 RECIPE = """\
@@ -77,3 +78,5 @@ def new(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text.format(name=name, model=model, base=base, extends=extends), "utf-8")
     print(path)
+    use = f"builder lint {name}; builder plan --recipe {name}"
+    say(f"next: {use}" if kind == "recipe" else f"next: name {name} under `layers` of a recipe")

@@ -143,9 +143,10 @@ def _built(project: Project, recipe: str, base: str | None, sets: list[str] | No
     try:
         built, _ = make_image(project, recipe, base, sets, profile=profile)
     except BuilderError as error:
+        chosen = ["--base", base] if base else []
         raise UsageError(
             f"no image of {recipe} was built here",
             cause=error.what,
-            next=f"builder build --recipe {recipe} --load, or name an image: --image REF",
+            next=f"{' '.join(['builder build --recipe', recipe, *chosen])} --load, or name an image: --image REF",
         ) from error
     return f"{recipe}:{built.image.digest.removeprefix('sha256:')[:12]}"
