@@ -64,10 +64,12 @@ class Serve(Strict):
     """The serving command: `vllm serve MODEL` and its options in order. Without `model`, the model's own name.
 
     A value true is a switch, a mapping is passed as JSON, a list repeats as further words of the one option, null
-    leaves the option out (in a profile or variant: takes it away).
+    leaves the option out (in a profile or variant: takes it away). wrapper: a program of a layer that is given model
+    and options instead of `vllm serve`, and runs it.
     """
 
     model: Line | None = None
+    wrapper: ImagePath | None = None
     flags: dict[Flag, FlagValue] = {}
 
 

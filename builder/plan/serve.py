@@ -32,9 +32,11 @@ def serving(recipe: Recipe, base: Base) -> tuple[tuple[str, ...] | None, tuple[s
     """Entrypoint (None: the base's own stays) and command that serve the recipe on this base.
 
     The entrypoint of vllm-openai already is `vllm serve`; NGC's passes its command through, which therefore says it.
-    One that reads the environment gets no command.
+    One that reads the environment gets no command. A wrapper stands for `vllm serve` everywhere else.
     """
     words = (recipe.serve.model or recipe.model.id, *flag_words(recipe.serve.flags))
+    if recipe.serve.wrapper is not None and base.entrypoint != "environment":
+        return (recipe.serve.wrapper,), words
     if base.family == "hermetic":
         return ("vllm", "serve"), words
     if base.entrypoint == "vllm-serve":

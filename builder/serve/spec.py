@@ -116,7 +116,7 @@ def container(
     if node is None:
         return made
     words = (*(entrypoint or ()), *command)
-    words = words if words[:2] == ("vllm", "serve") else ("vllm", "serve", *words)
+    words = words if entrypoint is not None or words[:2] == ("vllm", "serve") else ("vllm", "serve", *words)
     return _on_node(made, recipe, node, words)
 
 

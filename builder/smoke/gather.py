@@ -31,7 +31,8 @@ def checks_of(plan: Plan) -> list[Check]:
 
 def serve_words(plan: Plan) -> tuple[str, ...] | None:
     """What follows `vllm serve` in the image's command; None where the entrypoint builds the command itself."""
-    words = (*(plan.entrypoint or ()), *plan.command)
+    # With an entrypoint, be it `vllm serve` or what wraps it, the command is just that.
+    words = plan.command
     return (words[2:] if words[:2] == ("vllm", "serve") else words) or None
 
 
