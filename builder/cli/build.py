@@ -88,7 +88,7 @@ def build(
     failed: dict[str, BuilderError] = {}
     for made in plans:
         try:
-            built, seconds = _one(store, made, engine, builder, offline, site, jobs, verbose)
+            built, seconds = _one(store, made, engine, builder, offline, site, jobs, verbose, brief=all_)
             name = tag or f"{made.recipe}:{_short(built)}"
             if folder is not None:
                 _write(built, store, folder, name)
@@ -125,6 +125,8 @@ def _one(
     site: Site | None,
     jobs: int | None,
     verbose: bool,
+    *,
+    brief: bool,
 ) -> tuple[Built, float]:
     from builder.cli.progress import Watch
     from builder.engine.select import select_engine
@@ -143,7 +145,7 @@ def _one(
             site=site,
         )
     warn_of(site)
-    _summary(built, watch.elapsed)
+    _summary(built, watch.elapsed, brief=brief)
     return built, watch.elapsed
 
 
@@ -158,10 +160,10 @@ def _announce(store: Store, needs: Needs, site: Site | None) -> None:
     )
 
 
-def _summary(built: Built, seconds: float) -> None:
+def _summary(built: Built, seconds: float, *, brief: bool) -> None:
     for layer in built.plan.layers:
         record = built.records.get(layer.id)
-        if record is None:
+        if record is None or (brief and layer.id not in built.made):
             continue
         how = "built" if layer.id in built.made else "cached"
         say(f"  {layer.id:24} {how:7} {size(record.size):>10}  {record.digest[:19]}")

@@ -19,12 +19,12 @@ def checks_of(plan: Plan) -> list[Check]:
             if plan.entrypoint is not None:
                 args["entrypoint"] = list(plan.entrypoint)
             check = check.model_copy(update={"args": args})
-        if check.kind == "serve-command" and not check.args:
+        if check.kind == "serve-command" and "argv" not in check.args:
             words = serve_words(plan)
             if words is None:
                 continue
             variables = sorted({item.name for item in plan.env if item.name.startswith("VLLM_")})
-            check = check.model_copy(update={"args": {"argv": list(words), "variables": variables}})
+            check = check.model_copy(update={"args": {**check.args, "argv": list(words), "variables": variables}})
         found.setdefault(check.id, check)
     return list(found.values())
 
