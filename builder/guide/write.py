@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from builder.guide.logs import lines
 from builder.knowledge.rule import all_rules
 from builder.model.recipe import Recipe
 from builder.plan.serve import flag_words
@@ -90,7 +91,7 @@ def troubleshooting_page() -> str:
         (item["symptom"], item["cause"], item["fix"], item.get("rule", ""), item["source"])
         for item in _data("troubles")
     ]
-    logs = [(f"`{item['line']}`", "good" if item["good"] else "bad", item["means"]) for item in _data("logs")]
+    logs = [(f"`{item.line}`", "good" if item.good else "bad", item.means) for item in lines()]
     outside = "Not covered: SGLang, llama.cpp and TensorRT-LLM images, MiniMax in FP8 on two nodes, DeepSeek V4 Flash."
     first = "`builder doctor --recipe NAME` looks at the machine, `builder lint NAME` at the recipe."
     return (

@@ -13,11 +13,12 @@ FORMATS = ("docker", "compose", "systemd", "env")
 FRONT_END = "${OPEN_WEBUI_IMAGE:-ghcr.io/open-webui/open-webui:main}"
 
 
-def docker_words(c: Container, *, detach: bool = True, home: str = "~") -> list[str]:
-    """The words of `docker run`. home: what a leading ~ of a host path becomes."""
+def docker_words(c: Container, *, detach: bool = True, restart: bool = True, home: str = "~") -> list[str]:
+    """The words of `docker run`. restart: a detached one comes back. home: what a leading ~ of a host path becomes."""
     words = ["docker", "run", "--name", c.name, "--gpus", "all", "--ipc", "host"]
-    words += ["--detach", "--restart", "unless-stopped"] if detach else ["--rm"]
-    words += ["--publish", f"{c.ports[0]}:{c.ports[1]}"] if c.ports else ["--network", "host"]
+    words += ["--detach"] if detach else ["--rm"]
+    words += ["--restart", "unless-stopped"] if detach and restart else []
+    words += ["--publish", _published(c)] if c.ports else ["--network", "host"]
     words += ["--shm-size", c.shm_size] if c.shm_size else []
     words += ["--ulimit", "memlock=-1:-1"] if c.memlock else []
     words += [word for device in c.devices for word in ("--device", device)]
@@ -66,7 +67,7 @@ def compose(c: Container) -> str:
     service: dict[str, Any] = {"image": _dollars(c.image), "container_name": c.name}
     service |= {"restart": "unless-stopped", "ipc": "host"}
     if c.ports:
-        service["ports"] = [f"{c.ports[0]}:{c.ports[1]}"]
+        service["ports"] = [_published(c)]
     else:
         service["network_mode"] = "host"
     service |= {"shm_size": c.shm_size} if c.shm_size else {}
@@ -124,6 +125,11 @@ def unit_word(word: str) -> str:
         return word
     text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{text}"'
+
+
+def _published(c: Container) -> str:
+    assert c.ports is not None
+    return (f"{c.listen}:" if c.listen else "") + f"{c.ports[0]}:{c.ports[1]}"
 
 
 def _bind(mount: Mount, home: str) -> str:

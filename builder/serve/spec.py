@@ -58,6 +58,8 @@ class Container:
     user: str | None = None
     serves: bool = True
     """Whether requests go to this container: not to the worker of two nodes."""
+    listen: str | None = None
+    """The host's address that the port is published on; None: all of them."""
 
 
 def container(

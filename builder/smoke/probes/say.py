@@ -1,0 +1,30 @@
+"""How a probe reports: one line of JSON after a mark, since libraries print to standard output as well."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+MARK = "@builder-probe "
+
+
+class NotRun(Exception):
+    """The image has no such thing to probe; says why."""
+
+
+def report(probe: Callable[[], dict[str, Any]]) -> None:
+    """Run a probe and print what it found. An exception becomes {"error": …}, NotRun {"not_run": reason}."""
+    try:
+        found = probe()
+    except NotRun as reason:
+        found = {"not_run": str(reason)}
+    except Exception as error:
+        import traceback
+
+        traceback.print_exc()
+        found = {"error": f"{type(error).__name__}: {error}"[:2000]}
+    # A line of its own, whatever was printed before it.
+    print(f"\n{MARK}{json.dumps(found)}", flush=True)
+    sys.exit(0)
