@@ -2,38 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from builder.cli.options import say
+from builder.errors import EngineError, UsageError
+from builder.model.check import Check
 from builder.oci.dockerload import load_image
+from builder.oci.reference import Reference
 from builder.oci.store import Store
 from builder.plan.resolve import select_base
 from builder.plan.variant import with_profile
 from builder.produce.image import Built
 from builder.project import Project
-from builder.smoke.gather import checks_of
-from builder.smoke.gpu import run_gpu
+from builder.smoke.gpu_docker import Docker
 from builder.smoke.gpu_site import Image, Options
 from builder.smoke.report import Report
 
 
+def built_image(built: Built, store: Store) -> Image:
+    """An image of the store, under the name that `build --load` gives it in docker."""
+    image = built.image
+    name = f"{built.plan.recipe}:{image.digest.removeprefix('sha256:')[:12]}"
+    return Image(name, frozenset({image.digest, image.config_digest}), lambda: load_image(image, store, name))
+
+
+def pulled_image(reference: Reference, digest: str, config: str) -> Image:
+    """An image of a registry, which docker pulls by its digest."""
+    name = f"{reference.registry}/{reference.repository}@{digest}"
+
+    def pull() -> None:
+        done = Docker()("pull", "--quiet", name, timeout=7200)
+        if done.code != 0:
+            raise EngineError(f"docker does not pull {name}", cause=done.said.strip()[-300:] or "it said nothing")
+
+    return Image(name, frozenset({digest, config}), pull)
+
+
 def gpu_report(
-    project: Project,
-    built: Built,
-    store: Store,
-    recipe: str,
+    digest: str,
+    checks: Sequence[Check],
+    image: Image | None,
+    recipe: str | None,
     base: str | None,
     profile: str | None,
     options: Options,
 ) -> Report:
-    """Run the gpu tier on a built image, under the name that `build --load` gives it."""
-    image = built.image
-    name = f"{recipe}:{image.digest.removeprefix('sha256:')[:12]}"
+    """Run the gpu tier. Raises UsageError without a recipe, which says how the image is run, or for a folder."""
+    if recipe is None:
+        raise UsageError("the gpu tier runs an image as its recipe says", next="name the recipe: --recipe NAME")
+    if image is None:
+        raise UsageError("docker runs no image from a folder", next="push it and name the reference, or build --load")
+    from builder.smoke.gpu import run_gpu
+
+    project = Project()
     served = with_profile(project.recipe(recipe), profile, project.shared_profiles)
-    return run_gpu(
-        image.digest,
-        checks_of(built.plan),
-        served,
-        select_base(project, served, base),
-        Image(name, frozenset({image.digest, image.config_digest}), lambda: load_image(image, store, name)),
-        options=options,
-        tell=say,
-    )
+    return run_gpu(digest, checks, served, select_base(project, served, base), image, options=options, tell=say)

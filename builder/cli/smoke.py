@@ -25,10 +25,15 @@ from builder.cli.options import (
 from builder.errors import SmokeError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from builder.model.check import Check
+    from builder.smoke.gpu_site import Image as DockerImage
+    from builder.smoke.gpu_site import Options
     from builder.smoke.image import Image
     from builder.smoke.report import Report
 
+SERVED = ("small", "recipe")
 TIERS = ("static", "cpu", "gpu")
 
 
@@ -63,6 +68,18 @@ def test(
     results: Annotated[
         Path | None, typer.Option("--results", help="Folder to keep results in; default: beside the image.")
     ] = None,
+    serve: Annotated[
+        str, typer.Option("--serve", help="gpu: what is served: small (a small model) or recipe (its own model).")
+    ] = "small",
+    peer: Annotated[
+        str | None, typer.Option("--peer", help="gpu: a second Spark's address on the direct link, reached by ssh.")
+    ] = None,
+    interface: Annotated[str | None, typer.Option("--interface", help="gpu: this node's end of the link.")] = None,
+    hca: Annotated[str | None, typer.Option("--hca", help="gpu: the RDMA devices of the link here.")] = None,
+    nccl_tests: Annotated[
+        Path | None, typer.Option("--nccl-tests", help="gpu: also run this all_reduce_perf.", exists=True)
+    ] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="gpu: the weights are staged: ask no hub.")] = False,
     compression: CompressionOption = "zstd",
     json_: JsonOption = False,
 ) -> None:
@@ -70,16 +87,20 @@ def test(
 
     Without REF, of the recipe's image as it was built. Results are kept beside the image, under its digest.
     """
+    from builder.smoke.gpu_site import Options
     from builder.smoke.results import keep_results
     from builder.smoke.structure import structure_checks
 
     tiers = list(dict.fromkeys(tier or ["static"]))
     if unknown := [name for name in tiers if name not in TIERS]:
         raise UsageError(f"there is no tier {unknown[0]!r}", cause=f"one of {', '.join(TIERS)}")
+    if serve not in SERVED:
+        raise UsageError(f"--serve {serve!r} is neither small nor recipe")
     subject = _subject(reference, recipe, base, set_, profile, compression, runs="cpu" in tiers)
     for path in structure or ():
         subject.checks += structure_checks(path, subject.image.env)
-    report = _run(subject, tiers, only or [])
+    options = Options(serve, peer, interface, hca, nccl_tests, offline, tuple(only or ()))
+    report = _run(subject, tiers, only or [], lambda checks: _gpu(subject, checks, recipe, base, profile, options))
     _write(junit, report.as_junit)
     _write(html, lambda: _page(report, subject))
     if json_:
@@ -104,6 +125,7 @@ class _Subject:
     layout: Path
     results: Path
     ours: set[str] | None
+    in_docker: DockerImage | None = None
 
 
 def _subject(
@@ -116,6 +138,7 @@ def _subject(
     *,
     runs: bool,
 ) -> _Subject:
+    from builder.cli.gpu import built_image, pulled_image
     from builder.project import Project
     from builder.smoke.gather import checks_of
     from builder.smoke.image import open_image
@@ -130,7 +153,8 @@ def _subject(
         ours = {layer.digest for layer in built.image.layers if not layer.of_base}
         image = open_image(store.root, built.image.digest)
         where = results_folder(store.root)
-        return _Subject(f"{recipe} {image.digest}", image, checks_of(built.plan), store.root, where, ours)
+        name, loaded = f"{recipe} {image.digest}", built_image(built, store)
+        return _Subject(name, image, checks_of(built.plan), store.root, where, ours, loaded)
     checks = []
     if recipe is not None:
         plan = make_plan(project, recipe, base, sets, compression=compression, profile=profile)
@@ -148,19 +172,32 @@ def _subject(
     # Running an image takes all of it; looking into it only some layers, which are not kept.
     image = fetch_image(target, store) if runs else remote_image(target)
     where = results_folder(store.root)
-    return _Subject(str(target), image, checks, store.root, where, made_here(image))
+    pulled = pulled_image(target, image.digest, image.manifest["config"]["digest"])
+    return _Subject(str(target), image, checks, store.root, where, made_here(image), pulled)
 
 
-def _run(subject: _Subject, tiers: list[str], only: list[str]) -> Report:
+def _gpu(
+    subject: _Subject, checks: list[Check], recipe: str | None, base: str | None, profile: str | None, options: Options
+) -> Report:
+    from builder.cli.gpu import gpu_report
+
+    return gpu_report(subject.image.digest, checks, subject.in_docker, recipe, base, profile, options)
+
+
+def _run(subject: _Subject, tiers: list[str], only: list[str], gpu: Callable[[list[Check]], Report]) -> Report:
     from builder.smoke.cpu import run_cpu
-    from builder.smoke.gpu import run_gpu
     from builder.smoke.report import Report
     from builder.smoke.static import ALWAYS, check_image
 
     digest = subject.image.digest
     checks = [check for check in subject.checks if not only or check.id in only]
     always = [check for check in ALWAYS if not only or check.id in only]
-    if unknown := sorted(set(only) - {check.id for check in (*subject.checks, *ALWAYS)}):
+    known = {check.id for check in (*subject.checks, *ALWAYS)}
+    if "gpu" in tiers:
+        from builder.smoke.kinds_gpu import always_there
+
+        known |= always_there()
+    if unknown := sorted(set(only) - known):
         raise UsageError(f"there is no check {unknown[0]!r}", where=subject.name)
     store = open_store()
     report = Report(digest)
@@ -170,7 +207,7 @@ def _run(subject: _Subject, tiers: list[str], only: list[str]) -> Report:
         store.claim("run")
         report.add(run_cpu(subject.layout, digest, checks, folder=store.root / "run", tell=say))
     if "gpu" in tiers:
-        report.add(run_gpu(digest, checks))
+        report.add(gpu(checks))
     return report
 
 

@@ -89,7 +89,7 @@ def _asked(checks: Sequence[Check], options: Options) -> list[Check]:
     if options.nccl_tests:
         args: dict[str, JsonValue] = {"program": str(options.nccl_tests.resolve())}
         asked["nccl-tests"] = Check(id="nccl-tests", tier="gpu", kind="nccl-tests", args=args)
-    return list(asked.values())
+    return [check for check in asked.values() if not options.only or check.id in options.only]
 
 
 def _have(image: Image, docker: Docker, tell: Tell) -> None:
@@ -122,14 +122,13 @@ def _serve(site: Site, jobs: Sequence[Job], tell: Tell) -> dict[int, Result]:
                 found[id(check)] = _run(check, run, serving, tell)
     except (Failed, Unable) as reason:
         seconds = time.monotonic() - begin
-        for check, _ in jobs:
-            if id(check) in found:
-                continue
-            if isinstance(reason, Failed) and check.kind == "serve-health":
+        why = "the server did not come up" if isinstance(reason, Failed) else str(reason)
+        for number, (check, _) in enumerate(jobs):
+            # One says why: that of health, which comes first, or whatever was asked for instead.
+            if number == 0 and isinstance(reason, Failed):
                 found[id(check)] = _result(check, "fail", str(reason), seconds)
             else:
-                why = "the server did not come up" if isinstance(reason, Failed) else str(reason)
-                found[id(check)] = _result(check, "not-run", why, 0.0)
+                found.setdefault(id(check), _result(check, "not-run", why, 0.0))
     return found
 
 

@@ -42,6 +42,7 @@ class Docker:
 
     def __init__(self, peer: str | None = None) -> None:
         self.peer = peer
+        self._active: set[str] = set()
 
     def __call__(self, *words: str, timeout: float = 60) -> Done:
         """Run `docker WORDS`. Raises Unable when docker (or ssh) is not installed."""
@@ -89,10 +90,17 @@ class Docker:
     def run(self, container: Container, timeout: float) -> Done:
         """Run a container to its end and remove it, whatever happens."""
         named = unique(container)
+        self._active.add(named.name)
         try:
             return self(*_words(named, detach=False), timeout=timeout)
         finally:
             self.remove(named.name)
+            self._active.discard(named.name)
+
+    def abandon(self) -> None:
+        """Remove the containers that other threads wait for; Ctrl-C reaches only one thread."""
+        for name in sorted(self._active):
+            self.remove(name)
 
     @contextlib.contextmanager
     def started(self, container: Container) -> Iterator[Running]:

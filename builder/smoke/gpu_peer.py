@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -122,6 +123,12 @@ def all_reduce(
         jobs = [
             workers.submit(ask, docker, each, timeout) for docker, each in zip((here, there), containers, strict=True)
         ]
+        try:
+            futures.wait(jobs)
+        except BaseException:
+            for docker in (here, there):
+                docker.abandon()
+            raise
     errors = [error for job in jobs if (error := job.exception()) is not None]
     for error in errors:
         if not isinstance(error, Failed | Unable):

@@ -38,9 +38,9 @@ class Options:
     """What the user chose. serve: "small", or "recipe" for the recipe's own model.
 
     peer: address of a second Spark on the direct link. interface, hca: this node's end of the link, if it must be said.
-    nccl_tests: the program all_reduce_perf. offline: weights are staged. start: seconds until a server must be healthy.
-    patience: seconds for one answer. interval: seconds between two looks at a starting server. pause: seconds that the
-    head of two nodes gets before the worker joins.
+    nccl_tests: the program all_reduce_perf. offline: weights are staged. only: run just these checks, by id.
+    In seconds: start, until a server must be healthy; patience, for one answer; interval, between two looks at a
+    starting server; pause, that the head of two nodes gets before the worker joins.
     """
 
     serve: str = "small"
@@ -49,6 +49,7 @@ class Options:
     hca: str | None = None
     nccl_tests: Path | None = None
     offline: bool = False
+    only: tuple[str, ...] = ()
     start: float = 3600.0
     patience: float = 600.0
     interval: float = 2.0

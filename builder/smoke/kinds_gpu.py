@@ -70,6 +70,11 @@ def defaults() -> Iterator[Check]:
             yield Check(id=name, tier="gpu", kind=name)
 
 
+def always_there() -> set[str]:
+    """Ids of the checks that need no layer: those of every image, and those that an option adds."""
+    return {check.id for check in defaults()} | {"nccl-tests", "nccl-two-nodes"}
+
+
 @kind("driver", "machine")
 def driver() -> Run:
     """The driver is of the branch that GB10 and the base need."""

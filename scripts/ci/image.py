@@ -21,6 +21,9 @@ def main() -> int:
     parser.add_argument("--base", default="", help="default: the recipe's own")
     parser.add_argument("--tiers", default="static", help="of the tests, separated by spaces; may be empty")
     parser.add_argument("--require", action="store_true", help="a check that cannot run here is an error")
+    parser.add_argument("--serve", choices=("small", "recipe"), help="what the gpu tier serves")
+    parser.add_argument("--peer", metavar="ADDRESS", help="a second Spark for the gpu tier")
+    parser.add_argument("--nccl-tests", metavar="PROGRAM", help="all_reduce_perf for the gpu tier")
     parser.add_argument("--expect", default="", metavar="DIGEST")
     parser.add_argument(
         "--push", default="", metavar="REGISTRY/REPOSITORY", help="push there, by digest, below its name"
@@ -63,6 +66,9 @@ def test(image: tuple[str, ...], recipe: str, tiers: list[str], arguments: argpa
     options = [word for tier in tiers for word in ("--tier", tier)]
     if arguments.require:
         options.append("--require")
+    if "gpu" in tiers:
+        asked = {"--serve": arguments.serve, "--peer": arguments.peer, "--nccl-tests": arguments.nccl_tests}
+        options += [word for name, value in asked.items() if value for word in (name, value)]
     files = ("--junit", str(arguments.results / f"{recipe}.xml"), "--html", str(arguments.results / f"{recipe}.html"))
     table = builder("test", *image, *options, *files)
     summarize(f"```text\n{table.rstrip()}\n```")

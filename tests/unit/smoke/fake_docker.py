@@ -14,7 +14,9 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 SERVER = Path(__file__).with_name("openai_server.py")
@@ -23,8 +25,10 @@ Answer = tuple[int, str, str]
 
 
 class FakeDocker:
-    def __init__(self, home: Path, peer: bool = False) -> None:
-        self.home, self.peer = home, peer
+    """threads: servers are threads of this process, which is quicker than programs."""
+
+    def __init__(self, home: Path, peer: bool = False, threads: dict[str, ThreadingHTTPServer] | None = None) -> None:
+        self.home, self.peer, self.threads = home, peer, threads
 
     def kept(self, name: str) -> str:
         theirs = self.home / "peer" / name
@@ -84,6 +88,8 @@ class FakeDocker:
         if "does not start" in faults:
             return 125, "", "docker: Error response from daemon: could not select device driver\n"
         port = port or re.findall(r"--port (\d+)", told + " --port 0")[0]
+        if self.threads is not None:
+            return self.thread(folder, int(port), [fault for fault in faults if fault])
         command = f"{sys.executable} -S {SERVER} {port} {' '.join(repr(fault) for fault in faults if fault)}"
         if "ray start --address" in told:
             command = "sleep 60"
@@ -95,8 +101,26 @@ class FakeDocker:
             time.sleep(0.01)
         return 0, "0123456789ab\n", ""
 
+    def thread(self, folder: Path, port: int, faults: list[str]) -> Answer:
+        from tests.unit.smoke import openai_server
+
+        assert self.threads is not None
+        (folder / "log").write_text(openai_server.log(faults))
+        if "dies" in faults:
+            (folder / "code").write_text("1")
+        else:
+            server = self.threads[folder.name] = openai_server.make(port, *faults)
+            threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        return 0, "0123456789ab\n", ""
+
     def stop(self, name: str, patience: float) -> None:
         folder = self.home / name
+        if self.threads is not None:
+            if (server := self.threads.pop(name, None)) is not None:
+                server.shutdown()
+                server.server_close()
+                (folder / "code").write_text("137" if "stubborn" in server.bad else "0")  # type: ignore[attr-defined]
+            return
         if not (folder / "pid").exists() or not (folder / "log").exists():
             return
         pid = int((folder / "pid").read_text())

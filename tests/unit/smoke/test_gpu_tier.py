@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +140,7 @@ class Machine:
     ) -> Report:
         self.write("probes.json", self.probes)
         recipe = recipe or PROJECT.recipe("nemotron-omni")
-        chosen = replace(Options(start=20.0, patience=5.0, interval=0.05), **options)
+        chosen = replace(Options(start=120.0, patience=60.0, interval=0.02), **options)
         return run_gpu(
             "sha256:" + "a" * 64,
             CHECKS if checks is None else checks,
@@ -170,8 +171,10 @@ def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
 def machine(real: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """Its docker is a function, which is quicker."""
 
+    threads: dict[str, ThreadingHTTPServer] = {}
+
     def call(docker: Docker, *words: str, timeout: float = 60) -> Done:
-        return Done(*FakeDocker(real.home, bool(docker.peer))(*words))
+        return Done(*FakeDocker(real.home, bool(docker.peer), threads)(*words))
 
     monkeypatch.setattr(Docker, "__call__", call)
     return real
@@ -271,7 +274,7 @@ def test_an_image_is_loaded_when_docker_lacks_it(machine: Machine) -> None:
         PROJECT.recipe("nemotron-omni"),
         PROJECT.base("hermetic-0.20"),
         replace(image, load=load),
-        options=Options(start=20.0, patience=5.0, interval=0.05),
+        options=Options(start=120.0, patience=60.0, interval=0.02),
         host=Recorded(),
     )
     assert by_id(report)["device"][0] == "pass", "known by its config's digest"
@@ -327,6 +330,14 @@ def test_a_server_that_dies_fails_once_and_the_rest_is_not_run(machine: Machine)
     assert "no code for sm_121" in found["serve-health"][1]
     rest = {name: each for name, each in found.items() if name.startswith("serve-") and name != "serve-health"}
     assert set(rest.values()) == {("not-run", "the server did not come up")}
+
+
+def test_one_check_alone_fails_with_the_server(machine: Machine) -> None:
+    machine.write("server", "dies")
+    report = machine.run(only=("serve-answer",))
+    assert [result.id for result in report.results] == ["serve-answer"]
+    assert by_id(report)["serve-answer"][0] == "fail"
+    assert not [words for words in machine.calls("run") if "--detach" not in words], "no probe was asked for"
 
 
 def test_faults_of_a_running_server_are_found_each_by_its_check(machine: Machine) -> None:
@@ -485,27 +496,27 @@ class TestInterruption:
     PROGRAM = """
 import sys
 sys.path.insert(0, {root!r})
-from tests.unit.smoke.test_gpu_tier import Machine
+from tests.unit.smoke.test_gpu_tier import TWO_NODES, Machine
 from pathlib import Path
 machine = Machine.__new__(Machine)
 machine.home, machine.loads, machine.probes = Path({home!r}), 0, {probes!r}
-machine.run(start=60.0)
+machine.run(checks=[TWO_NODES], peer="192.168.100.11")
 """
 
     @pytest.mark.parametrize(
-        ("probes", "server", "sent"),
-        [("hang", "", signal.SIGINT), (DEVICE, "unhealthy", signal.SIGTERM), (DEVICE, "unhealthy", signal.SIGINT)],
+        ("hangs", "sent"),
+        [("device", signal.SIGINT), ("allreduce RANK=1", signal.SIGINT), ("", signal.SIGTERM), ("", signal.SIGINT)],
     )
-    def test_removes_the_containers(self, real: Machine, probes: Any, server: str, sent: signal.Signals) -> None:
+    def test_removes_the_containers(self, real: Machine, hangs: str, sent: signal.Signals) -> None:
         machine = real
-        machine.write("server", server)
-        known = {**machine.probes, "device": probes}
+        machine.write("server", "unhealthy")
+        known = machine.probes if not hangs else {**machine.probes, hangs: "hang"}
         text = self.PROGRAM.format(root=str(ROOT), home=str(machine.home), probes=known)
         process = subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.DEVNULL)
-        wanted = "-device-" if probes == "hang" else "builder-test-nemotron-omni-"
-        end = time.monotonic() + 30
+        named = {"device": "*-device-*", "": "builder-test-nemotron-omni-????????"}.get(hangs, "*-allreduce-1-*")
+        end = time.monotonic() + 120
         while time.monotonic() < end:
-            running = [path for path in machine.home.glob(f"*{wanted}*") if (path / "pid").exists()]
+            running = [path for path in machine.home.glob(named) if (path / "pid").exists()]
             if any(not (path / "removed").exists() for path in running):
                 break
             time.sleep(0.02)
@@ -513,10 +524,9 @@ machine.run(start=60.0)
             process.kill()
             pytest.fail("no container was started")
         process.send_signal(sent)
-        assert process.wait(timeout=30) != 0
+        assert process.wait(timeout=120) != 0
         assert not machine.left()
         pids = [int(file.read_text()) for file in machine.home.glob("builder-test-*/pid")]
-        time.sleep(0.1)
         assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()], "no server is left behind"
 
 

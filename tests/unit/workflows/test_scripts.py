@@ -165,6 +165,70 @@ class TestBuild:
         assert not (checkout.folder / "hit").exists()
 
 
+class TestGpuJob:
+    """The step of the gpu job in publish.yml, run as it stands there."""
+
+    def step(self) -> dict[str, Any]:
+        import yaml
+
+        workflow = yaml.safe_load((ROOT / ".github/workflows/publish.yml").read_text("utf-8"))
+        [step] = [step for step in workflow["jobs"]["gpu"]["steps"] if "run" in step]
+        return dict(step)
+
+    def run(self, checkout: Checkout, given: Mapping[str, str], **answer: Any) -> subprocess.CompletedProcess[str]:
+        step = self.step()
+        names = {name: value[len("${{ ") : -len(" }}")] for name, value in step["env"].items() if "${{" in value}
+        fixed = {name: value for name, value in step["env"].items() if "${{" not in value}
+        return checkout.run(
+            *("bash", "-e", "-c", step["run"]),
+            answers=answers(**answer),
+            **fixed,
+            **{name: given.get(value, "") for name, value in names.items()},
+        )
+
+    IMAGE: ClassVar[dict[str, str]] = {
+        "matrix.recipe": "tiny",
+        "matrix.base": "hermetic",
+        "matrix.digest": DIGEST,
+        "inputs.serve": "small",
+    }
+
+    def test_runs_the_tier_on_the_very_image_and_requires_every_check(self, checkout: Checkout) -> None:
+        done = self.run(checkout, self.IMAGE)
+        assert done.returncode == 0, done.stderr
+        assert checkout.logged() == [
+            "plan --recipe tiny --base hermetic --json",
+            "build --recipe tiny --base hermetic",
+            "test --recipe tiny --base hermetic --tier gpu --require --serve small --junit results/tiny.xml",
+        ]
+
+    def test_a_peer_and_nccl_tests_come_from_variables(self, checkout: Checkout) -> None:
+        spark = {"vars.SPARK_PEER": "192.168.100.11", "vars.SPARK_NCCL_TESTS": "/opt/all reduce_perf"}
+        self.run(checkout, {**self.IMAGE, **spark, "inputs.serve": "recipe"})
+        assert checkout.logged()[-1] == (
+            "test --recipe tiny --base hermetic --tier gpu --require --serve recipe --peer 192.168.100.11 "
+            "--nccl-tests /opt/all reduce_perf --junit results/tiny.xml"
+        )
+
+    def test_another_image_is_not_tested(self, checkout: Checkout) -> None:
+        done = self.run(checkout, {**self.IMAGE, "matrix.digest": "sha256:" + "e" * 64})
+        assert done.returncode == 8
+        assert not [line for line in checkout.logged() if line.startswith("test")]
+
+    def test_what_fails_or_was_not_run_fails_the_job(self, checkout: Checkout) -> None:
+        done = self.run(checkout, self.IMAGE, test={"code": 7, "out": "device not run"})
+        assert done.returncode == 7
+        assert not (checkout.folder / "results/tiny.json").exists()
+
+    def test_its_options_are_those_of_the_command(self) -> None:
+        from typer.testing import CliRunner
+
+        from builder.cli.app import app
+
+        shown = CliRunner().invoke(app, ["test", "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"}).output
+        assert all(option in shown for option in ("--serve", "--peer", "--nccl-tests", "--require", "--tier"))
+
+
 class TestChanges:
     """Which comparison each event asks for."""
 
