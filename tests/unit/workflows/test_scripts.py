@@ -196,18 +196,19 @@ class TestGpuJob:
     def test_runs_the_tier_on_the_very_image_and_requires_every_check(self, checkout: Checkout) -> None:
         done = self.run(checkout, self.IMAGE)
         assert done.returncode == 0, done.stderr
-        assert checkout.logged() == [
-            "plan --recipe tiny --base hermetic --json",
-            "build --recipe tiny --base hermetic",
-            "test --recipe tiny --base hermetic --tier gpu --require --serve small --junit results/tiny.xml",
-        ]
+        *before, test = checkout.logged()
+        assert before == ["plan --recipe tiny --base hermetic --json", "build --recipe tiny --base hermetic"]
+        assert test == (
+            "test --recipe tiny --base hermetic --tier gpu --require --serve small --junit results/tiny.xml "
+            "--html results/tiny.html"
+        )
 
     def test_a_peer_and_nccl_tests_come_from_variables(self, checkout: Checkout) -> None:
         spark = {"vars.SPARK_PEER": "192.168.100.11", "vars.SPARK_NCCL_TESTS": "/opt/all reduce_perf"}
         self.run(checkout, {**self.IMAGE, **spark, "inputs.serve": "recipe"})
         assert checkout.logged()[-1] == (
             "test --recipe tiny --base hermetic --tier gpu --require --serve recipe --peer 192.168.100.11 "
-            "--nccl-tests /opt/all reduce_perf --junit results/tiny.xml"
+            "--nccl-tests /opt/all reduce_perf --junit results/tiny.xml --html results/tiny.html"
         )
 
     def test_another_image_is_not_tested(self, checkout: Checkout) -> None:
