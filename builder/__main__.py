@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
+from types import FrameType
+
+STOPPED = {signal.SIGINT: 130, signal.SIGTERM: 143}
+"""Exit codes of a stopped command, as shells spell them: 128 and the signal's number."""
+
+_stopped_by = signal.SIGINT
 
 
 def main() -> None:
-    """Entry point. Exit codes: `builder.errors.ExitCode`; 130 after Ctrl-C."""
+    """Entry point. Exit codes: `builder.errors.ExitCode`; 130 after Ctrl-C, 143 after SIGTERM."""
+    signal.signal(signal.SIGTERM, _terminated)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A Dockerfile is UTF-8, and a message must come out, whatever the locale.
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     sys.exit(_run())
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    """What ends jobs of CI and services ends a build as Ctrl-C does: engines stop, and the store is left clean."""
+    global _stopped_by  # noqa: PLW0603 - a handler has no other way to tell
+    _stopped_by = signal.Signals(number)
+    raise KeyboardInterrupt
 
 
 def _run() -> int:
@@ -31,7 +46,7 @@ def _run() -> int:
         return int(error.code)
     except KeyboardInterrupt:
         print("builder: stopped; what was finished stays in the store, run the same command to go on", file=sys.stderr)
-        return 130
+        return STOPPED[_stopped_by]
     except BrokenPipeError:
         # The reader of our output has left; there is nobody to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -10,6 +10,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 from builder.model.plan import sha256
 from tests.support.dockerfile import parse
 from tests.support.mirror import Mirror
@@ -116,14 +118,15 @@ def test_a_reader_that_leaves_early_is_no_error(cli: Cli) -> None:
     assert process.wait() == 0
 
 
-def test_an_interrupt_is_130_and_leaves_a_clean_store(online: Cli, mirror: Mirror) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stopped_build_leaves_a_clean_store(online: Cli, mirror: Mirror, number: signal.Signals, code: int) -> None:
     mirror.silent.add(next(f"/files/{name}/{file}" for name, files in mirror.wheels.items() for file in files))
     process = online.start(*BUILD)
     while not any(path in mirror.silent for path in mirror.asked):
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=20)
-    assert (process.returncode, out) == (130, "")
+    assert (process.returncode, out) == (code, "")
     assert "run the same command to go on" in err
     assert "Traceback" not in err
     assert list((online.folder / "store/tmp").iterdir()) == []
