@@ -54,7 +54,8 @@ def main(engine: str, functions: str) -> None:
     text = nccl.dockerfile.replace("\\\n", " ")
     line = next(line for line in text.splitlines() if line.startswith("RUN") and " make " in line)
     command = f"cd /src && mv nccl-* nccl && {line.removeprefix('RUN ')}"
-    env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "JOBS": str(os.cpu_count())}
+    path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    env = {"PATH": path, "LC_ALL": "C", "JOBS": str(os.cpu_count())}
     mounts = f"mount --bind /dev {folder}/dev && mount -t proc proc {folder}/proc"
     inner = f"{mounts} && exec chroot {folder} sh -ec {shlex.quote(command)}"
     start = time.monotonic()
