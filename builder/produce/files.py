@@ -26,7 +26,8 @@ def produce_files(
 ) -> LayerRecord:
     """Make the layer's blob and its receipt. Every input is hashed again as it is used, and must be the locked one.
 
-    progress: told how many bytes of tar were written. Raises PinError, InvalidError or EngineError.
+    progress: told how many bytes of tar were written, and before each input 0, so that it can give up by raising.
+    Raises PinError, InvalidError or EngineError.
     """
     assert layer.spec is not None
     if layer.spec["debs"]:
@@ -47,6 +48,7 @@ def _produce(
     ledger = Ledger(layer)
 
     def locate(item: Mapping[str, Any]) -> Path:
+        progress(0)
         used = replace(ledger.file(item["file"]), digest=f"sha256:{item['sha256']}")
         store.verify(used.digest)
         ledger.read(used)

@@ -17,6 +17,7 @@ from builder.errors import BuilderError, EngineError, ExitCode, InvalidError, Ne
 from builder.model.plan import Plan
 from builder.oci.store import Store
 from builder.produce.events import Event
+from builder.produce.files import produce_files
 from tests.support.engine import FakeEngine
 from tests.support.mirror import Mirror
 from tests.support.project import WIDGET, Sample
@@ -185,6 +186,29 @@ def test_an_interrupt_stops_the_engine_and_leaves_a_clean_store(
     assert runner.temporary() == []
     engine.wait = None
     assert runner.build(plan).made == {"compiled"}
+
+
+def test_a_root_can_be_given_up_before_each_of_its_packages(
+    make_plan: MakePlan, mirror: Mirror, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All packages are unpacked before the first byte is packed; Ctrl-C must not wait for that."""
+    plan = make_plan()
+    runner.build(plan)
+    root = next(layer for layer in plan.layers if layer.id == "root")
+    asked: list[int] = []
+
+    def progress(count: int) -> None:
+        asked.append(count)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+
+    verified: list[str] = []
+    monkeypatch.setattr(runner.store, "verify", verified.append)
+    with pytest.raises(KeyboardInterrupt):
+        produce_files(runner.store, root, compression="zstd", threads=1, progress=progress)
+    assert asked == [0, 0]
+    assert verified == [root.inputs[0].digest]
+    assert runner.temporary() == []
 
 
 def test_an_interrupt_does_not_wait_for_a_silent_mirror(make_plan: MakePlan, mirror: Mirror, runner: Runner) -> None:
