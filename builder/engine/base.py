@@ -14,12 +14,27 @@ Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
+class LocalBase:
+    """A registry image that stages read, on this machine. reference: as FROM names it, tag and digest included.
+
+    layout: an OCI layout with the image's manifest and blobs. Its folder of blobs is also what containers/image calls
+    `dir:`, which unlike `oci:` takes manifests of Docker's media types. config: digest of the image's config.
+    """
+
+    reference: str
+    digest: str
+    config: str
+    layout: Path
+
+
+@dataclass(frozen=True)
 class BuildRequest:
     """One stage of one Dockerfile.
 
     context: the folder with everything that the build may read. platform: of the image. jobs: for parallel steps
-    inside the build. work: a private folder for the engine's own files, removed by the caller. network: off for every
-    build whose layer reads nothing but its inputs, and engines must enforce it.
+    inside the build. work: a private folder for the engine's own files, removed by the caller. base: the registry image
+    that stages read, where it is on this machine. network: on for a build that reads one which is not; off for every
+    other, and engines must enforce it.
     """
 
     dockerfile: Path
@@ -28,6 +43,7 @@ class BuildRequest:
     platform: str
     jobs: int
     work: Path
+    base: LocalBase | None = None
     network: bool = False
     cancel: Event | None = None
 

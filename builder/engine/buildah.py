@@ -45,10 +45,27 @@ class BuildahEngine:
     def build(self, request: BuildRequest, tar: Path, log: Log) -> None:
         """Run the build in private storage below the request's work folder."""
         storage = request.work / "storage"
-        argv = [*_namespaces(network=request.network), "buildah"]
-        argv += ["--root", str(storage), "--runroot", str(request.work / "run")]
-        argv += ["--storage-driver", "overlay" if _overlay(request.work) else "vfs"]
+        buildah = [*_namespaces(network=request.network), "buildah"]
+        buildah += ["--root", str(storage), "--runroot", str(request.work / "run")]
+        buildah += ["--storage-driver", "overlay" if _overlay(request.work) else "vfs"]
+        env = {"TMPDIR": str(request.work), "BUILDAH_ISOLATION": "chroot"}
+        if os.geteuid() != 0:
+            # We made the user namespace; buildah must not try to make another one.
+            env |= {"_CONTAINERS_USERNS_CONFIGURED": "done", "_CONTAINERS_ROOTLESS_UID": str(os.geteuid())}
+        argv = [*buildah]
+        if request.base is not None:
+            # By tag and digest FROM then finds it in this storage, where an image's id is its config's digest.
+            name = request.base.reference.partition("@")[0]
+            for words in (
+                ["pull", "--quiet", f"dir:{request.base.layout / 'blobs' / 'sha256'}"],
+                ["tag", request.base.config.removeprefix("sha256:"), name],
+            ):
+                outcome = run([*buildah, *words], log=log, env=env, cancel=request.cancel)
+                if outcome.status != 0:
+                    raise failed(self.name, request, outcome.tail)
         argv += ["build", "--isolation", "chroot", "--layers=false", "--format", "oci", "--platform", request.platform]
+        if request.base is not None:
+            argv.append("--pull-never")
         argv += ["--file", str(request.dockerfile), "--target", request.target]
         architecture = host_architecture()
         arguments = {
@@ -60,10 +77,6 @@ class BuildahEngine:
         for name, value in arguments.items():
             argv += ["--build-arg", f"{name}={value}"]
         argv += ["--output", f"type=tar,dest={tar}", str(request.context)]
-        env = {"TMPDIR": str(request.work), "BUILDAH_ISOLATION": "chroot"}
-        if os.geteuid() != 0:
-            # We made the user namespace; buildah must not try to make another one.
-            env |= {"_CONTAINERS_USERNS_CONFIGURED": "done", "_CONTAINERS_ROOTLESS_UID": str(os.geteuid())}
         outcome = run(argv, log=log, env=env, cancel=request.cancel)
         if outcome.status != 0:
             raise failed(self.name, request, outcome.tail)

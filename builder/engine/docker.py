@@ -44,6 +44,9 @@ class DockerEngine:
         argv += ["--network", "default" if request.network else "none"]
         # A layer is rebuilt only when its key is not in the store: then BuildKit's cache could hide a difference.
         argv += ["--no-cache", "--provenance=false", "--sbom=false", "--progress=plain", "--output", "type=tar,dest=-"]
+        if request.base is not None:
+            local = f"oci-layout://{request.base.layout}@{request.base.digest}"
+            argv += ["--build-context", f"{request.base.reference}={local}"]
         for name, value in request.build_arguments.items():
             argv += ["--build-arg", f"{name}={value}"]
         with tar.open("wb") as file:

@@ -16,6 +16,7 @@ from builder.engine.process import Cancelled
 from builder.inputs.fetch import fetch
 from builder.inputs.model import FetchEvent, Input
 from builder.inputs.transfer import Cancelled as FetchCancelled
+from builder.mirror.base import local_base
 from builder.mirror.site import Site
 from builder.model.plan import Plan, PlannedLayer
 from builder.oci.blobs import disk_error, is_full
@@ -235,6 +236,9 @@ class Builder:
             engine,
             toolchain=toolchain,
             base=base_used(self.plan),
+            local_base=lambda folder: local_base(
+                self.plan, self.store, self.site, folder, offline=self.offline, check=self._check_cancel
+            ),
             platform=self.plan.platform,
             compression=self.plan.compression,
             jobs=self.jobs,

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event
 
 from builder.attest.receipt import Ledger, Used
-from builder.engine.base import BuildRequest, Engine, Log, host_architecture
+from builder.engine.base import BuildRequest, Engine, LocalBase, Log, host_architecture
 from builder.errors import EngineError, InvalidError
 from builder.inputs.model import Input
 from builder.model.plan import PlannedLayer
@@ -29,6 +29,7 @@ def produce_dockerfile(
     *,
     toolchain: tuple[str, LayerRecord] | None,
     base: Used | None = None,
+    local_base: Callable[[Path], LocalBase | None] = lambda folder: None,
     platform: str,
     compression: str,
     jobs: int,
@@ -38,7 +39,8 @@ def produce_dockerfile(
 ) -> LayerRecord:
     """Run the layer's stages; make its blob from what comes out, and its receipt from what went in.
 
-    toolchain: the root that stages start from, with its id. base: the image that a layer may read.
+    toolchain: the root that stages start from, with its id. base: the image that a layer may read. local_base:
+    puts that image into a folder; None when the engine must pull it.
     Raises EngineError, InvalidError or PinError.
     """
     assert layer.dockerfile is not None
@@ -60,7 +62,8 @@ def produce_dockerfile(
             platform=platform,
             jobs=jobs,
             work=work,
-            network=layer.reads_base,
+            base=(local := local_base(work / "base") if layer.reads_base else None),
+            network=layer.reads_base and local is None,
             cancel=cancel,
         )
         tar = work / "layer.tar"

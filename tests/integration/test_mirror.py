@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -13,16 +14,21 @@ from pathlib import Path
 
 import pytest
 
+from builder.engine.buildah import BuildahEngine
 from builder.errors import NetworkError, PinError
 from builder.mirror.artifact import ARTIFACT, locked_contents
 from builder.mirror.place import RegistryPlace
 from builder.mirror.site import Site
 from builder.model.plan import Plan
+from builder.oci.manifest import OCI_MANIFEST
 from tests.integration.test_registry import host as host  # noqa: PLC0414 (a fixture)
+from tests.support.debs import with_folders
 from tests.support.engine import FakeEngine
 from tests.support.mirror import Mirror
-from tests.support.project import ROOT, Sample
+from tests.support.project import ROOT, Sample, vendor_base
+from tests.support.tars import tar
 from tests.unit.mirror.conftest import Bench, hashes
+from tests.unit.oci.http import Answer, Server, digest_of, image_manifest
 
 MakePlan = Callable[..., Plan]
 needs_registry = [
@@ -110,6 +116,46 @@ def test_what_a_registry_lacks_is_4_and_one_that_is_down_is_6(host: str, make_pl
         bench.build(plan, down, store)
     assert list(store.tmp.iterdir()) == []
     assert bench.build(plan, Site(RegistryPlace("127.0.0.1:9/mirror")), offline=False).image
+
+
+@pytest.mark.engine
+@pytest.mark.skipif(not BuildahEngine().probe().usable, reason="buildah cannot be used here")
+@pytest.mark.parametrize("docker", [False, True], ids=["OCI", "Docker"])
+def test_buildah_reads_a_base_from_the_mirror(make_plan: MakePlan, small: Sample, bench: Bench, docker: bool) -> None:
+    server = Server()
+    data = gzip.compress(tar(with_folders({"usr/lib/base.py": "the base\n"})), mtime=0)
+    diff = digest_of(gzip.decompress(data))
+    described = {"os": "linux", "architecture": "arm64", "rootfs": {"type": "layers", "diff_ids": [diff]}, "config": {}}
+    config = json.dumps(described).encode()
+    kind = "application/vnd.docker.distribution.manifest.v2+json" if docker else OCI_MANIFEST
+    manifest = json.loads(image_manifest(config, data)) | {"mediaType": kind}
+    if docker:
+        manifest["config"]["mediaType"] = "application/vnd.docker.container.image.v1+json"
+        manifest["layers"][0]["mediaType"] = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+    for blob in (config, data):
+        server.on("GET", f"/v2/team/app/blobs/{digest_of(blob)}", Answer(200, blob))
+    pin = server.serve_manifest(json.dumps(manifest).encode(), media_type=kind)
+    small.files["recipes/bases/vendor.yaml"] = vendor_base(f"{server.host}/team/app:1", pin)
+    small.files["recipes/tiny.yaml"] |= {"compatible": ["vendor"], "layers": ["reader", "entrypoint"]}
+    small.files["dockerfiles/layers/reader/layer.yaml"] = {
+        "name": "reader",
+        "title": "Reads the base",
+        "producer": "dockerfile",
+        "reads_base": True,
+    }
+    small.files["dockerfiles/layers/reader/Dockerfile.j2"] = (
+        "FROM --platform=linux/arm64 {{ base.pin.image ~ '@' ~ base.pin.manifest }} AS {{ id }}-base\n"
+        "FROM scratch AS {{ id }}\nCOPY --from={{ id }}-base /usr/lib/base.py /opt/reader/copy.py\n"
+    )
+    plan = make_plan(base="vendor")
+    bench.fill(plan)
+    server.close()
+    store = bench.store()
+    bench.engine = BuildahEngine()  # type: ignore[assignment]
+    built = bench.build(plan, bench.site(), store)
+    listing = store.read(built.records["reader"].listing).decode()
+    assert '["opt/reader/copy.py", "file", 420, 9, ""]' in listing
+    assert list(store.tmp.iterdir()) == []
 
 
 def unshared(*command: str, **environ: str) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,109 @@
+"""A layer that reads its base takes that from the mirror, where it has the base's layers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from builder.engine.base import BuildRequest, LocalBase
+from builder.errors import ExitCode, PinError
+from builder.mirror.site import Site
+from builder.model.plan import Plan
+from tests.support.project import Sample, vendor_base
+from tests.unit.mirror.conftest import Bench
+from tests.unit.oci.http import Answer, Server, digest_of, image_manifest
+
+MakePlan = Callable[..., Plan]
+LAYER = b"the base's own layer"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    running = Server()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def reading(make_plan: MakePlan, small: Sample, server: Server) -> Plan:
+    """A plan on a registry base whose compiled layer reads that base."""
+    config = json.dumps({"os": "linux", "architecture": "arm64", "rootfs": {"diff_ids": ["sha256:" + "d" * 64]}})
+    data = image_manifest(config.encode(), LAYER)
+    for blob in (config.encode(), LAYER):
+        server.on("GET", f"/v2/team/app/blobs/{digest_of(blob)}", Answer(200, blob))
+    small.files["recipes/bases/vendor.yaml"] = vendor_base(f"{server.host}/team/app:1", server.serve_manifest(data))
+    small.files["dockerfiles/layers/compiled/layer.yaml"]["reads_base"] = True
+    small.files["recipes/tiny.yaml"]["compatible"] = ["vendor"]
+    return make_plan(base="vendor")
+
+
+@pytest.fixture
+def asked(bench: Bench) -> list[tuple[LocalBase | None, bool, dict[str, bytes]]]:
+    """For each build: the base that the engine was given, whether it may use the network, and the base's files."""
+    found: list[tuple[LocalBase | None, bool, dict[str, bytes]]] = []
+
+    def see(request: BuildRequest) -> None:
+        root = request.base.layout if request.base else Path("/nonexistent")
+        files = {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+        found.append((request.base, request.network, files))
+
+    bench.engine.on_build = see
+    return found
+
+
+Asked = list[tuple[LocalBase | None, bool, dict[str, bytes]]]
+
+
+def test_the_layers_are_mirrored_unasked_and_given_to_an_engine_without_network(
+    reading: Plan, bench: Bench, server: Server, asked: Asked
+) -> None:
+    online = bench.build(reading, None, offline=False)
+    report = bench.fill(reading)
+    assert digest_of(LAYER) in report.sent
+    server.routes.clear()
+    bench.cut()
+    assert bench.build(reading, bench.site()).image.digest == online.image.digest
+    assert bench.build(reading, bench.site(), offline=False).image.digest == online.image.digest
+    (none, pulls, _), *local = asked
+    assert (none, pulls) == (None, True)
+    for base, network, files in local:
+        assert base is not None
+        assert (base.reference, network) == (f"{reading.base_image}@{reading.base_manifest}", False)
+        manifest = files["blobs/sha256/" + base.digest.removeprefix("sha256:")]
+        assert files["blobs/sha256/manifest.json"] == manifest
+        assert json.loads(files["index.json"])["manifests"][0]["digest"] == base.digest == reading.base_manifest
+        assert json.loads(manifest)["config"]["digest"] == base.config
+        assert files["blobs/sha256/" + digest_of(LAYER).removeprefix("sha256:")] == LAYER
+
+
+def test_offline_without_its_layers_is_4_and_names_the_command(reading: Plan, bench: Bench, asked: Asked) -> None:
+    bench.fill(reading)
+    bench.place().discard(digest_of(LAYER))
+    store = bench.store()
+    with pytest.raises(PinError, match="a layer reads files of base vendor") as caught:
+        bench.build(reading, bench.site(), store)
+    assert caught.value.code == ExitCode.PIN
+    assert "--base-layers --recipe tiny --base vendor" in caught.value.next
+    with pytest.raises(PinError, match="cannot be had offline"):
+        bench.build(reading, None, store)
+    assert asked == []
+    assert (list(store.tmp.iterdir()), store.image(reading.key)) == ([], None)
+    site = bench.site()
+    assert bench.build(reading, site, store, offline=False).image
+    assert [(base, network) for base, network, _ in asked] == [(None, True)]
+    assert "the layers of base vendor" in site.warnings()[0]
+
+
+def test_a_wrong_byte_in_them_is_refused(
+    reading: Plan, bench: Bench, asked: Asked, spoil: Callable[[Path], None]
+) -> None:
+    bench.fill(reading)
+    spoil(bench.place().blob(digest_of(LAYER)))
+    store = bench.store()
+    with pytest.raises(PinError) as caught:
+        bench.build(reading, Site(bench.place()), store)
+    assert "got sha256:" in caught.value.cause
+    assert (asked, list(store.tmp.iterdir()), store.image(reading.key)) == ([], [], None)
