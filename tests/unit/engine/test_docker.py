@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.engine.base import BuildRequest, EngineInfo
+from builder.engine.base import BuildRequest, EngineInfo, LocalBase
 from builder.engine.docker import DockerEngine
 from builder.errors import EngineError, ExitCode
 from tests.unit.engine.conftest import Programs
@@ -38,6 +38,19 @@ def test_only_a_layer_that_reads_its_base_has_network(programs: Programs, reques
     DockerEngine().build(request_for(network=True), tmp_path / "layer.tar", print)
     (call,) = programs.calls("docker")
     assert call[call.index("--network") + 1] == "default"
+
+
+def test_a_base_that_is_here_stands_for_the_one_that_a_stage_names(
+    programs: Programs, request_for: Request, tmp_path: Path
+) -> None:
+    programs.docker()
+    base = LocalBase("registry.lan/a/b:1@sha256:aa", "sha256:aa", "sha256:cc", tmp_path / "base")
+    DockerEngine().build(request_for(base=base), tmp_path / "layer.tar", print)
+    (call,) = programs.calls("docker")
+    assert call[call.index("--network") + 1] == "none"
+    assert call[call.index("--build-context") + 1] == (
+        f"registry.lan/a/b:1@sha256:aa=oci-layout://{tmp_path / 'base'}@sha256:aa"
+    )
 
 
 def test_any_buildx_builder_can_be_named(programs: Programs, request_for: Request, tmp_path: Path) -> None:
