@@ -9,6 +9,8 @@ from pathlib import Path
 from threading import Event
 from typing import Protocol
 
+from builder.errors import EngineError
+
 Log = Callable[[str], None]
 """Told each line of an engine's output."""
 
@@ -67,6 +69,10 @@ class EngineInfo:
         return not self.problem
 
 
+class LayoutError(EngineError):
+    """This engine cannot read a base from a folder."""
+
+
 class Engine(Protocol):
     """Builds one target and writes its files as an uncompressed tar."""
 
@@ -76,7 +82,10 @@ class Engine(Protocol):
         """Whether it can be used here. Never raises."""
 
     def build(self, request: BuildRequest, tar: Path, log: Log) -> None:
-        """Run the build and write the target's files to `tar`. Raises EngineError when the build fails."""
+        """Run the build and write the target's files to `tar`.
+
+        Raises EngineError when the build fails; LayoutError when it cannot read the request's `base`.
+        """
 
 
 def host_architecture() -> str:

@@ -56,6 +56,10 @@ class BuildahEngine:
         if request.base is not None:
             # By tag and digest FROM then finds it in this storage, where an image's id is its config's digest.
             name = request.base.reference.partition("@")[0]
+            # Nothing is pulled from a registry, and buildah insists that the file of logins is there.
+            logins = request.work / "logins.json"
+            logins.write_text("{}")
+            env["REGISTRY_AUTH_FILE"] = str(logins)
             for words in (
                 ["pull", "--quiet", f"dir:{request.base.layout / 'blobs' / 'sha256'}"],
                 ["tag", request.base.config.removeprefix("sha256:"), name],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from builder.engine.base import BuildRequest, EngineInfo, Log
+from builder.engine.base import BuildRequest, EngineInfo, LayoutError, Log
 from builder.engine.process import capture, run
 from builder.errors import EngineError
 
@@ -51,6 +51,13 @@ class DockerEngine:
             argv += ["--build-arg", f"{name}={value}"]
         with tar.open("wb") as file:
             outcome = run([*argv, str(request.context)], log=log, stdout=file, cancel=request.cancel)
+        if outcome.status != 0 and any("unknown scheme oci-layout" in line for line in outcome.tail):
+            raise LayoutError(
+                "this docker cannot read a base from a folder",
+                where=request.target,
+                cause="the daemon's own builder can do so only with the containerd image store",
+                next="--engine buildah, or --builder NAME of a buildx builder of the docker-container driver",
+            )
         if outcome.status != 0:
             raise failed(self.name, request, outcome.tail)
 

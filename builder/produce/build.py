@@ -239,6 +239,7 @@ class Builder:
             local_base=lambda folder: local_base(
                 self.plan, self.store, self.site, folder, offline=self.offline, check=self._check_cancel
             ),
+            may_pull=not self.offline,
             platform=self.plan.platform,
             compression=self.plan.compression,
             jobs=self.jobs,

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event
 
 from builder.attest.receipt import Ledger, Used
-from builder.engine.base import BuildRequest, Engine, LocalBase, Log, host_architecture
+from builder.engine.base import BuildRequest, Engine, LayoutError, LocalBase, Log, host_architecture
 from builder.errors import EngineError, InvalidError
 from builder.inputs.model import Input
 from builder.model.plan import PlannedLayer
@@ -30,6 +30,7 @@ def produce_dockerfile(
     toolchain: tuple[str, LayerRecord] | None,
     base: Used | None = None,
     local_base: Callable[[Path], LocalBase | None] = lambda folder: None,
+    may_pull: bool = True,
     platform: str,
     compression: str,
     jobs: int,
@@ -40,7 +41,7 @@ def produce_dockerfile(
     """Run the layer's stages; make its blob from what comes out, and its receipt from what went in.
 
     toolchain: the root that stages start from, with its id. base: the image that a layer may read. local_base:
-    puts that image into a folder; None when the engine must pull it.
+    puts that image into a folder; None when the engine must pull it. may_pull: whether it may.
     Raises EngineError, InvalidError or PinError.
     """
     assert layer.dockerfile is not None
@@ -67,7 +68,13 @@ def produce_dockerfile(
             cancel=cancel,
         )
         tar = work / "layer.tar"
-        engine.build(request, tar, log)
+        try:
+            engine.build(request, tar, log)
+        except LayoutError as error:
+            if not may_pull:
+                raise
+            log(str(error))
+            engine.build(replace(request, base=None, network=True), tar, log)
         if not tar.exists():
             raise EngineError(f"{engine.name} wrote no files for {layer.id}", where=layer.id)
         tree = normalise(index(str(tar), layer.id), is_root=layer.root)

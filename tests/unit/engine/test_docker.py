@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.engine.base import BuildRequest, EngineInfo, LocalBase
+from builder.engine.base import BuildRequest, EngineInfo, LayoutError, LocalBase
 from builder.engine.docker import DockerEngine
 from builder.errors import EngineError, ExitCode
 from tests.unit.engine.conftest import Programs
@@ -51,6 +51,14 @@ def test_a_base_that_is_here_stands_for_the_one_that_a_stage_names(
     assert call[call.index("--build-context") + 1] == (
         f"registry.lan/a/b:1@sha256:aa=oci-layout://{tmp_path / 'base'}@sha256:aa"
     )
+
+
+def test_a_daemon_that_reads_no_folders_is_told_apart(programs: Programs, request_for: Request, tmp_path: Path) -> None:
+    # What moby 26.1 says without the containerd image store.
+    programs.docker(build="echo '#2 ERROR: unknown scheme oci-layout: not found' >&2; exit 1")
+    with pytest.raises(LayoutError, match="cannot read a base from a folder") as caught:
+        DockerEngine().build(request_for(), tmp_path / "layer.tar", print)
+    assert "--engine buildah" in caught.value.next
 
 
 def test_any_buildx_builder_can_be_named(programs: Programs, request_for: Request, tmp_path: Path) -> None:

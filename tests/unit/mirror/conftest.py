@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from builder.engine.base import Engine
 from builder.mirror.artifact import tag_of
 from builder.mirror.copy import Copier, Report
 from builder.mirror.place import FolderPlace, Place
@@ -24,7 +25,7 @@ class Bench:
     """Mirrors plans into places, and builds from those with stores of their own."""
 
     folder: Path
-    engine: FakeEngine
+    engine: Engine
     upstream: Mirror
     stores: list[Store] = field(default_factory=list)
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.engine.base import BuildRequest, LocalBase
+from builder.engine.base import BuildRequest, LayoutError, LocalBase
 from builder.errors import ExitCode, PinError
 from builder.mirror.site import Site
 from builder.model.plan import Plan
+from tests.support.engine import FakeEngine
 from tests.support.project import Sample, vendor_base
 from tests.unit.mirror.conftest import Bench
 from tests.unit.oci.http import Answer, Server, digest_of, image_manifest
@@ -41,7 +42,7 @@ def reading(make_plan: MakePlan, small: Sample, server: Server) -> Plan:
 
 
 @pytest.fixture
-def asked(bench: Bench) -> list[tuple[LocalBase | None, bool, dict[str, bytes]]]:
+def asked(engine: FakeEngine) -> list[tuple[LocalBase | None, bool, dict[str, bytes]]]:
     """For each build: the base that the engine was given, whether it may use the network, and the base's files."""
     found: list[tuple[LocalBase | None, bool, dict[str, bytes]]] = []
 
@@ -50,7 +51,7 @@ def asked(bench: Bench) -> list[tuple[LocalBase | None, bool, dict[str, bytes]]]
         files = {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
         found.append((request.base, request.network, files))
 
-    bench.engine.on_build = see
+    engine.on_build = see
     return found
 
 
@@ -95,6 +96,23 @@ def test_offline_without_its_layers_is_4_and_names_the_command(reading: Plan, be
     assert bench.build(reading, site, store, offline=False).image
     assert [(base, network) for base, network, _ in asked] == [(None, True)]
     assert "the layers of base vendor" in site.warnings()[0]
+
+
+def test_an_engine_that_cannot_read_a_folder_pulls_or_says_so(reading: Plan, bench: Bench, engine: FakeEngine) -> None:
+    bench.fill(reading)
+    seen: list[bool] = []
+
+    def refuse(request: BuildRequest) -> None:
+        seen.append(request.network)
+        if request.base is not None:
+            raise LayoutError("cannot")
+
+    engine.on_build = refuse
+    with pytest.raises(LayoutError):
+        bench.build(reading, bench.site())
+    assert seen == [False]
+    assert bench.build(reading, bench.site(), offline=False).image
+    assert seen == [False, False, True]
 
 
 def test_a_wrong_byte_in_them_is_refused(
