@@ -133,7 +133,8 @@ class Mutator:
         if isinstance(value, bool):
             return pick.choice((int(value), str(value).lower(), "yes", not value))
         if isinstance(value, int | float):
-            return pick.choice((str(value), float(value), value + 1, -value, bool(value), f" {value}", value * 10**30))
+            fraction = max(min(value, 2**53), -1) * 1.0
+            return pick.choice((str(value), fraction, value + 1, -value, bool(value), f" {value}", value * 1000))
         if isinstance(value, str) and value:
             at = pick.randrange(len(value))
             letter = pick.choice("0aZ/:.-_ \n\t~@é")
