@@ -119,6 +119,8 @@ def test_large_layers_are_read_by_processes(tmp_path: Path, monkeypatch: pytest.
     layers: list[Files] = [{"opt/x.so": elf(needed=["a"]), "opt/y": b"y"}, {"opt/y": b"z" * 9000, "opt/l": link("y")}]
     here = tree_of(tmp_path / "threads", *layers, keep=("/opt/y",))
     monkeypatch.setattr(index, "_FOR_PROCESSES", 0)
+    # Threads that other tests left running would send the layers to threads.
+    monkeypatch.setattr(index.threading, "active_count", lambda: 1)
     pids = multiprocessing.get_context("fork").Value("i", 0)
     monkeypatch.setattr(index, "clean", lambda name: (pids.__setattr__("value", os.getpid()), clean(name))[1])
     there = tree_of(tmp_path / "processes", *layers, keep=("/opt/y",))
