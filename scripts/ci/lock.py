@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ from typing import Any
 from common import REPOSITORY, Failed, builder, set_outputs, summarize
 
 PATHS = ("recipes/locks", "recipes/bases")
+TOOLS = ("scripts/requirements.txt", "scripts/dev-requirements.txt", "scripts/ci/requirements.txt")
 Answer = dict[str, list[dict[str, Any]]]
 # GitHub takes 65536 characters in a pull request.
 ROWS = 600
@@ -34,6 +36,9 @@ def main() -> int:
         builder("lock", "--check", root=project)
     except Failed as error:
         code = code or error.code
+    if not arguments.names and (problem := lock_tools(project)):
+        found["failed"].append({"name": "tools", "what": problem})
+        code = code or 4
     patch = difference(project)
     arguments.folder.mkdir(parents=True, exist_ok=True)
     (arguments.folder / "lock.patch").write_bytes(patch)
@@ -56,12 +61,23 @@ def resolved(project: Path, *words: str) -> tuple[Answer, int]:
             return {"changes": [], "failed": []}, error.code
 
 
+def lock_tools(project: Path) -> str:
+    """Resolve anew what the programs themselves run with; what went wrong, or nothing."""
+    script = project / "scripts/lock-tools"
+    if not script.is_file():
+        return ""
+    # uv lies beside this interpreter.
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run([script, "--upgrade"], env=env, stderr=subprocess.PIPE, text=True, check=False)
+    return done.stderr.strip()[-500:] if done.returncode else ""
+
+
 def difference(project: Path) -> bytes:
     """What differs from the commit, as a patch; new files too."""
     git = ("git", "-C", str(project))
     paths = [path for path in PATHS if (project / path).is_dir()]
     subprocess.run([*git, "add", "--intent-to-add", "--", *paths], check=True)
-    return subprocess.run([*git, "diff", "--binary", "--", *paths], stdout=subprocess.PIPE, check=True).stdout
+    return subprocess.run([*git, "diff", "--binary", "--", *paths, *TOOLS], stdout=subprocess.PIPE, check=True).stdout
 
 
 def table(changes: list[dict[str, Any]], failed: list[dict[str, Any]]) -> str:

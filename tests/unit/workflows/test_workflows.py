@@ -7,11 +7,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
@@ -163,3 +166,22 @@ def test_requirements_are_hashed_and_name_no_host(name: str) -> None:
     for entry in re.split(r"\n(?=[a-z])", text.partition("\n")[2]):
         assert re.match(r"[a-z0-9-]+==\S+", entry)
         assert "--hash=sha256:" in entry
+
+
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [("requirements.txt", None), ("dev-requirements.txt", "dev"), ("ci/requirements.txt", "actionlint")],
+)
+def test_requirements_are_what_the_project_asks_for(name: str, group: str | None) -> None:
+    """`scripts/lock-tools` makes them; an edit of pyproject.toml alone is found here."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    asked = project["dependency-groups"][group] if group else project["project"]["dependencies"]
+    locked = dict(re.findall(r"^([a-z0-9-]+)==([^\s;]+)", (ROOT / "scripts" / name).read_text("utf-8"), re.M))
+    for requirement in map(Requirement, asked):
+        assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)])
+
+
+def test_tests_run_with_the_versions_that_users_get() -> None:
+    names = ("requirements.txt", "dev-requirements.txt")
+    run, test = ({*re.findall(r"^[a-z0-9-]+==\S+", (ROOT / "scripts" / name).read_text(), re.M)} for name in names)
+    assert run <= test
