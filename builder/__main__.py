@@ -16,12 +16,17 @@ _stopped_by = signal.SIGINT
 
 def main() -> None:
     """Entry point. Exit codes: `builder.errors.ExitCode`; 130 after Ctrl-C, 143 after SIGTERM."""
-    signal.signal(signal.SIGTERM, _terminated)
+    handle_sigterm()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A Dockerfile is UTF-8, and a message must come out, whatever the locale.
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     sys.exit(_run())
+
+
+def handle_sigterm() -> None:
+    """From here on SIGTERM ends this process as Ctrl-C does: what is under way is undone, containers are removed."""
+    signal.signal(signal.SIGTERM, _terminated)
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:

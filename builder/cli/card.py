@@ -14,21 +14,6 @@ _WIDTH = 110
 _LABEL = 12
 
 
-def bases_of(project: Project, recipe: Recipe) -> list[Base]:
-    """The bases a recipe can be built on, its own first; a family or an alias stands for the first it fits."""
-    from builder.errors import UsageError
-    from builder.plan.resolve import select_base
-
-    found: dict[str, Base] = {}
-    for name in (recipe.base, *recipe.compatible):
-        try:
-            base = select_base(project, recipe, name)
-        except UsageError:
-            continue
-        found.setdefault(base.name, base)
-    return list(found.values())
-
-
 def pin_status(base: Base) -> str:
     """Whether an image of this base can be made: from the lock, from a pinned image, or not yet."""
     if base.pin is None:
@@ -43,6 +28,7 @@ def pin_status(base: Base) -> str:
 def facts(project: Project, recipe: Recipe) -> list[dict[str, Any]]:
     """The bases of a recipe as plain data: version, pin, whether options are checked there."""
     from builder.knowledge.table import load_table
+    from builder.plan.resolve import fitting_bases
 
     return [
         {
@@ -52,7 +38,7 @@ def facts(project: Project, recipe: Recipe) -> list[dict[str, Any]]:
             "buildable": base.pin is None or base.pin.manifest is not None,
             "options_checked": base.vllm is not None and load_table(base.vllm) is not None,
         }
-        for base in bases_of(project, recipe)
+        for base in fitting_bases(project, recipe)
     ]
 
 

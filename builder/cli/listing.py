@@ -75,7 +75,7 @@ def show(name: Annotated[str, typer.Argument(help="A recipe, base or layer.")], 
 
 
 def _recipes(project: Project) -> list[dict[str, Any]]:
-    from builder.cli.card import bases_of
+    from builder.plan.resolve import fitting_bases
 
     rows = []
     for name in project.recipe_names():
@@ -96,7 +96,7 @@ def _recipes(project: Project) -> list[dict[str, Any]]:
                 "base": base.name,
                 "pinned": _pinned(base),
                 "compatible": list(recipe.compatible),
-                "builds_on": [item.name for item in bases_of(project, recipe) if _pinned(item)],
+                "builds_on": [item.name for item in fitting_bases(project, recipe) if _pinned(item)],
                 "layers": [use.layer for use in recipe.layers],
                 "speed": f"{recipe.speed.tokens_per_second} tok/s" if recipe.speed else None,
             }

@@ -205,7 +205,7 @@ def _run(subject: _Subject, tiers: list[str], only: list[str], gpu: Callable[[li
         report.add(check_image(subject.image, checks, ours=subject.ours, always=always, folder=store.tmp))
     if "cpu" in tiers:
         store.claim("run")
-        report.add(run_cpu(subject.layout, digest, checks, folder=store.root / "run", tell=say))
+        report.add(run_cpu(subject.layout, digest, checks, folder=store.unpacked, tell=say))
     if "gpu" in tiers:
         report.add(gpu(checks))
     return report

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from builder.errors import UsageError
 from builder.knowledge.rule import Rule, all_rules
 from builder.knowledge.subject import Subject
 from builder.model.base import Base
 from builder.model.recipe import Recipe
 from builder.plan.layers import Scope, make_use
-from builder.plan.resolve import select_base
+from builder.plan.resolve import fitting_bases, select_base
 from builder.plan.variant import with_profile
 from builder.project import Project
 
@@ -57,7 +56,7 @@ def lint_recipe(
     places = _Places(project, recipe)
     for profile in profiles if profiles is not None else (None, *recipe.profiles):
         served = with_profile(recipe, profile, project.shared_profiles)
-        bases = [select_base(project, served, base)] if base else _bases(project, served)
+        bases = [select_base(project, served, base)] if base else fitting_bases(project, served)
         for finding in _merged([_judge(project, served, item, profile) for item in bases], len(bases)):
             inherited = any(_same(finding, other) for other in found)
             if not inherited:
@@ -93,18 +92,6 @@ def _judge(project: Project, recipe: Recipe, base: Base, profile: str | None) ->
         if base.entrypoint != "environment" or rule.id in _WITHOUT_COMMAND
         for problem in rule.check(looked_at)
     ]
-
-
-def _bases(project: Project, recipe: Recipe) -> list[Base]:
-    """The bases a recipe names, families and aliases resolved to one each."""
-    found: dict[str, Base] = {}
-    for name in (recipe.base, *recipe.compatible):
-        try:
-            base = select_base(project, recipe, name)
-        except UsageError:
-            continue
-        found.setdefault(base.name, base)
-    return list(found.values())
 
 
 def _merged(lists: Sequence[Sequence[Finding]], count: int) -> Iterator[Finding]:

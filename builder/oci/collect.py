@@ -151,7 +151,7 @@ class _Survey:
             self._keep(kind, path, wanted, digest)
 
     def _unpacked(self) -> None:
-        folder = self._store.root / "run"
+        folder = self._store.unpacked
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             young = self._rules.older_than is not None and self._young(path.stat().st_ctime)
             self._keep("unpacked", path, young or "run" in self._claims)

@@ -96,6 +96,11 @@ class Store(Blobs):
             self._alive = _hold(self.root / "locks" / self.owner)
             self._sweep()
 
+    @property
+    def unpacked(self) -> Path:
+        """Where images are unpacked that are run without a daemon; processes that use it claim "run"."""
+        return self.root / "run"
+
     def claim(self, *names: str) -> None:
         """Say that this process relies on these: digests of blobs, and paths below the root."""
         with self._claiming:

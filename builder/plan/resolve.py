@@ -51,6 +51,18 @@ def bases_of(project: Project, recipe: Recipe) -> list[Base]:
     return candidates
 
 
+def fitting_bases(project: Project, recipe: Recipe) -> list[Base]:
+    """One base for each name that a recipe gives, its own first: an alias or a family stands for the first it fits."""
+    found: dict[str, Base] = {}
+    for name in (recipe.base, *recipe.compatible):
+        try:
+            base = select_base(project, recipe, name)
+        except UsageError:
+            continue
+        found.setdefault(base.name, base)
+    return list(found.values())
+
+
 def uses_of(project: Project, base: Base, recipe: Recipe, sets: dict[str, dict[str, str]]) -> list[Use]:
     """The layers of an image, the base's own first. sets: is emptied of what they take from it."""
     taken: set[str] = set()

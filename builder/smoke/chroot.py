@@ -15,7 +15,7 @@ from typing import IO
 from builder.errors import EngineError
 from builder.smoke.image import Image
 from builder.smoke.runner import QEMU_NAMES, Command, Unable, native, registered
-from builder.smoke.unpack import clear, free_bytes, unpack, unpacked
+from builder.smoke.unpack import clear, unpack
 
 _MAGIC = r"\x7f\x45\x4c\x46\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00"
 _MASK = r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff"
@@ -96,13 +96,10 @@ class ChrootRunner:
             self._qemu = _static_qemu()
             self._register = f":builder-aarch64:M::{_MAGIC}:{_MASK}:{self._qemu}:F"
         self._choose_namespaces()
-        need = 4 * sum(blob.size for blob in image.layers)
-        if not unpacked(image, folder).is_dir() and need > free_bytes(folder):
-            raise Unable(f"unpacking the image below {folder} may need {need / 1e9:.0f} GB, more than is free")
         try:
             self._root = unpack(image, folder)
         except EngineError as error:
-            raise Unable(error.what) from error
+            raise Unable(f"{error.where}: {error.what}" if error.where else error.what) from error
         if not native():
             # Compiling Python takes most of an import under qemu (sympy: 95 s of 105), and images hold no bytecode.
             self._bytecode = Path(f"{self._root}-bytecode")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -60,16 +58,15 @@ def run_gpu(
             jobs = [job for job in jobs if job[0] is not check]
             report.notes.append(f"{check.id} does not apply: {served.model.id} is served without --{flag}")
     site = Site(host, Docker(), image, recipe, served, base, options)
-    with _interruptible():
-        try:
-            spark = require_spark(host)
-            version = site.docker.ready()
-            _have(image, site.docker, tell)
-        except Unable as reason:
-            report.results = [_result(check, "not-run", str(reason), 0.0) for check, _ in jobs]
-            return report
-        found = {id(check): _run(check, run, site, tell) for check, run in jobs if _needs(check) != "server"}
-        found |= _serve(site, [job for job in jobs if _needs(job[0]) == "server"], tell)
+    try:
+        spark = require_spark(host)
+        version = site.docker.ready()
+        _have(image, site.docker, tell)
+    except Unable as reason:
+        report.results = [_result(check, "not-run", str(reason), 0.0) for check, _ in jobs]
+        return report
+    found = {id(check): _run(check, run, site, tell) for check, run in jobs if _needs(check) != "server"}
+    found |= _serve(site, [job for job in jobs if _needs(job[0]) == "server"], tell)
     report.results = [found[id(check)] for check, _ in jobs]
     report.notes.append(f"run on {spark}, docker {version}, as {image.name}; served: {served.model.id}")
     return report
@@ -196,20 +193,3 @@ def _needs(check: Check) -> str:
 
 def _result(check: Check, status: Status, message: str, seconds: float) -> Result:
     return Result(check.id, check.kind, "gpu", status, message, round(seconds, 3))
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """A runner that is told to end (SIGTERM) ends as after Ctrl-C: containers are removed on the way."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

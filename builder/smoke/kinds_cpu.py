@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 from builder.errors import InvalidError
 from builder.model.check import Check
+from builder.smoke.probes.allreduce import mapped
 from builder.smoke.static import Failed, invalid_args
 
 
@@ -112,17 +114,7 @@ def command(
     return {"argv": tuple(argv), "judge": _prints(output, matches, status)}
 
 
-_MAPPED = """
-import ctypes, json, torch
-with open("/proc/self/maps") as maps:
-    paths = sorted({line.split(None, 5)[5].strip() for line in maps if "/libnccl.so" in line})
-found = {}
-for path in paths:
-    version = ctypes.c_int()
-    ctypes.CDLL(path).ncclGetVersion(ctypes.byref(version))
-    found[path] = version.value
-print(json.dumps(found))
-"""
+_MAPPED = f"import ctypes, json, torch\n{inspect.getsource(mapped)}print(json.dumps(mapped()))\n"
 
 
 @kind("nccl-mapped")

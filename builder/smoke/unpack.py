@@ -27,8 +27,8 @@ def unpacked(image: Image, folder: Path) -> Path:
 def unpack(image: Image, folder: Path) -> Path:
     """Unpack an image below `folder`, once per digest; returns its root.
 
-    Owners are kept when root does it. Device files are left out. Raises EngineError when the disk is full or layers
-    are missing.
+    Owners are kept when root does it. Device files are left out. Raises EngineError when it does not fit on the disk
+    (told before anything is written) or layers are missing.
     """
     root = unpacked(image, folder)
     if root.is_dir():
@@ -39,7 +39,16 @@ def unpack(image: Image, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     half = Path(tempfile.mkdtemp(prefix="unpack-", dir=folder))
     try:
-        _fill(image, half / "root")
+        with tempfile.TemporaryDirectory() as none:
+            tree = ImageTree(image, Path(none))
+        need, free = _size(tree), free_bytes(folder)
+        if need > free:
+            raise EngineError(
+                f"the image needs {need / 1e9:.3g} GB unpacked; {free / 1e9:.3g} GB are free",
+                where=str(folder),
+                next="free some space (builder gc), or point BUILDER_STORE at a larger disk",
+            )
+        _fill(tree, half / "root")
         with contextlib.suppress(FileExistsError, OSError):
             # Another process may have been faster; its copy is as good.
             (half / "root").rename(root)
@@ -50,16 +59,20 @@ def unpack(image: Image, folder: Path) -> Path:
     return root
 
 
-def _fill(image: Image, root: Path) -> None:
-    with tempfile.TemporaryDirectory() as none:
-        tree = ImageTree(image, Path(none))
+def _size(tree: ImageTree) -> int:
+    """Bytes that the tree takes on disk: hard links once, files and folders in blocks of 4 KiB."""
+    files = {(entry.layer, entry.source): entry.size for entry in tree.entries.values() if entry.kind == "file"}
+    return sum(-(-size // 4096) * 4096 for size in files.values()) + 4096 * (len(tree.entries) - len(files))
+
+
+def _fill(tree: ImageTree, root: Path) -> None:
     root.mkdir()
     # Folders first, links last: then nothing is ever written through a link that leads out of the root.
     folders = [(path, entry) for path, entry in sorted(tree.entries.items()) if entry.kind == "dir"]
     for path, _ in folders:
         (root / path).mkdir(mode=0o700)
     with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as pool:
-        list(pool.map(lambda number: _files(tree, number, root), range(len(image.layers))))
+        list(pool.map(lambda number: _files(tree, number, root), range(len(tree.image.layers))))
     for path, entry in tree.entries.items():
         if entry.kind == "symlink":
             (root / path).symlink_to(entry.link)

@@ -51,6 +51,10 @@ def _needs() -> None:
 def folder() -> Iterator[Path]:
     """A large folder on the file system of the cache, so that inputs can be hard-linked."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "builder-tests"
+    for old in root.glob("run-*"):
+        # What a run left that was killed: tens of gigabytes.
+        if not Path("/proc", old.name.removeprefix("run-")).exists():
+            shutil.rmtree(old, ignore_errors=True)
     work = root / f"run-{os.getpid()}"
     work.mkdir(parents=True)
     work.chmod(0o755)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from builder.oci.store import Store
 from builder.plan.resolve import resolve
 from builder.project import Project
 from builder.smoke.chroot import ChrootRunner
@@ -62,11 +63,12 @@ def pushed(first: Build, registry: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def chroot(first: Build, folder: Path) -> Iterator[ChrootRunner]:
-    runner = ChrootRunner(open_image(first.store, first.digest), folder / "run")
+def chroot(first: Build) -> Iterator[ChrootRunner]:
+    """Unpacked (8 GB) where `builder test` looks for it."""
+    runner = ChrootRunner(open_image(first.store, first.digest), Store(first.store).unpacked)
     yield runner
     runner.close()
-    shutil.rmtree(folder / "run", ignore_errors=True)
+    shutil.rmtree(Store(first.store).unpacked)
 
 
 @pytest.fixture(scope="module")
@@ -207,5 +209,6 @@ def test_the_cpu_tier_passes(first: Build, found: dict[str, Any], tmp_path: Path
     only = [word for name in sorted(names - EMULATED_FOR_LONG) for word in ("--only", name)]
     done = builder("test", *WHAT, "--tier", "cpu", "--require", "--json", *only, store=first.store, env=alone)
     report = json.loads(done.stdout)
-    assert done.returncode == 0, [result for result in report["results"] if result["status"] != "pass"]
+    failed = [f"{result['id']}: {result['message']}" for result in report["results"] if result["status"] != "pass"]
+    assert done.returncode == 0, "\n".join(failed)
     assert report["digest"] == first.digest and report["passed"] >= 8

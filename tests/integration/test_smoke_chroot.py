@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.errors import EngineError
 from builder.model.check import Check
 from builder.smoke import chroot
 from builder.smoke.chroot import ChrootRunner
@@ -170,6 +171,17 @@ def test_unpacked_image(tmp_path: Path) -> None:
     if os.geteuid() == 0:
         assert (root / "usr/bin/b").stat().st_uid == 7
     assert unpack(image, tmp_path / "work") == root
+
+
+def test_an_image_that_does_not_fit_is_told_before_anything_is_written(small_disk: Path, tmp_path: Path) -> None:
+    # It compresses to a few bytes, and is twice as large as what is free.
+    image = layout(tmp_path / "image", [{"opt/big": bytes(2_000_000), "opt/same": hard("opt/big")}])
+    with pytest.raises(EngineError, match=r"needs 0\.00201 GB unpacked; 0\.00105 GB are free") as caught:
+        unpack(open_image(image), small_disk)
+    assert "builder gc" in caught.value.next
+    assert list(small_disk.iterdir()) == []
+    with pytest.raises(Unable, match="0\\.00105 GB are free"):
+        ChrootRunner(open_image(image), small_disk)
 
 
 def arm64_program(text: bytes, status: int) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -64,3 +66,15 @@ def mirror(small: Sample, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
 def engine() -> FakeEngine:
     """An engine that makes the small project's compiled layer."""
     return FakeEngine({"compiled": WIDGET})
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(path)]
+    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("nothing may be mounted here")
+    yield path
+    subprocess.run(["umount", "--lazy", path], check=True)

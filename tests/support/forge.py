@@ -6,12 +6,13 @@ import contextlib
 import gzip
 import os
 import subprocess
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import unquote
+
+from tests.support.loopback import listening
 
 _IDENTITY = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
 
@@ -128,13 +129,6 @@ class _Handler(BaseHTTPRequestHandler):
 def running(root: Path) -> Iterator[Forge]:
     """A forge without repositories."""
     forge = Forge(root)
-    handler = type("Bound", (_Handler,), {"forge": forge})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        server.daemon_threads = True
-        server.block_on_close = False
-        forge.address = f"http://127.0.0.1:{server.server_port}"
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        try:
-            yield forge
-        finally:
-            server.shutdown()
+    with listening(_Handler, forge=forge) as host:
+        forge.address = f"http://{host}"
+        yield forge

@@ -7,8 +7,10 @@ import hashlib
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import unquote
+
+from tests.support.loopback import listening
 
 
 @dataclass
@@ -82,14 +84,9 @@ class _Handler(BaseHTTPRequestHandler):
 def running() -> Iterator[Mirror]:
     """An empty mirror that answers."""
     mirror = Mirror()
-    handler = type("Bound", (_Handler,), {"mirror": mirror})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        server.daemon_threads = True
-        server.block_on_close = False
-        mirror.address = f"http://127.0.0.1:{server.server_port}"
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    with listening(_Handler, mirror=mirror) as host:
+        mirror.address = f"http://{host}"
         try:
             yield mirror
         finally:
             mirror.stop.set()
-            server.shutdown()

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 from builder.oci.auth import Credentials
@@ -20,6 +20,7 @@ from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
 from builder.oci.reference import Reference
 from builder.oci.registries import RegistriesConfig
 from builder.oci.registry import Registry
+from tests.support.loopback import listening
 from tests.unit.oci.http import digest_of, entry, image_manifest, index
 
 ATTESTATION = {"vnd.docker.reference.type": "attestation-manifest"}
@@ -188,13 +189,5 @@ class _Handler(BaseHTTPRequestHandler):
 def in_front_of(backend: str) -> Iterator[Front]:
     """A well-behaved server in front of a registry."""
     front = Front(backend)
-    handler = type("Bound", (_Handler,), {"front": front})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        server.daemon_threads = True
-        server.block_on_close = False
-        front.host = f"127.0.0.1:{server.server_port}"
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        try:
-            yield front
-        finally:
-            server.shutdown()
+    with listening(_Handler, front=front) as front.host:
+        yield front

@@ -8,9 +8,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 from builder.inputs.model import Input, Location
+from tests.support.loopback import listening
 
 Answer = Callable[["Handler"], None]
 
@@ -120,17 +121,9 @@ def silent(stop: threading.Event) -> Answer:
 def serving() -> Iterator[Server]:
     """A running server on 127.0.0.1."""
     owner = Server()
-    handler = type("Bound", (Handler,), {"owner": owner})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as httpd:
-        httpd.daemon_threads = True
-        httpd.block_on_close = False
-        owner.address = f"http://127.0.0.1:{httpd.server_port}"
-        thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        try:
-            yield owner
-        finally:
-            httpd.shutdown()
+    with listening(Handler, owner=owner) as host:
+        owner.address = f"http://{host}"
+        yield owner
 
 
 def deb(data: bytes, path: str = "pool/main/t/tool/tool_1+b1_arm64.deb", name: str = "tool 1+b1") -> Input:

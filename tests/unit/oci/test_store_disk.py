@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,22 +12,10 @@ from builder.oci.store import Store
 from tests.unit.oci.test_store import KEY, blobs, record, temporary
 
 
-@pytest.fixture
-def mounted(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one megabyte."""
-    path = tmp_path / "mounted"
-    path.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(path)]
-    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode:
-        pytest.skip("nothing may be mounted here")
-    yield path
-    subprocess.run(["umount", "--lazy", path], check=True)
-
-
 @pytest.mark.parametrize("last", [False, True], ids=["while writing", "at the end"])
-def test_a_full_disk_is_told_and_leaves_nothing(mounted: Path, last: bool) -> None:
-    store = Store(mounted)
-    (mounted / "ballast").write_bytes(bytes(600_000))
+def test_a_full_disk_is_told_and_leaves_nothing(small_disk: Path, last: bool) -> None:
+    store = Store(small_disk)
+    (small_disk / "ballast").write_bytes(bytes(600_000))
     with pytest.raises(EngineError, match="no space left") as caught, store.writer() as writer:
         writer.write(b"x" * (500_000 if last else 5_000_000))
         writer.commit()
@@ -39,8 +25,8 @@ def test_a_full_disk_is_told_and_leaves_nothing(mounted: Path, last: bool) -> No
     store.put(b"there is room again")
 
 
-def test_a_full_disk_leaves_no_half_index(mounted: Path) -> None:
-    store = Store(mounted)
+def test_a_full_disk_leaves_no_half_index(small_disk: Path) -> None:
+    store = Store(small_disk)
     store.record_image("name", {"digest": "old"})
     with pytest.raises(EngineError, match="no space left"):
         store.record_image("name", {"digest": "x" * 3_000_000})
@@ -48,13 +34,13 @@ def test_a_full_disk_leaves_no_half_index(mounted: Path) -> None:
     assert temporary(store) == []
 
 
-def test_a_read_only_store_can_be_read_but_not_written(mounted: Path, request: pytest.FixtureRequest) -> None:
-    store = Store(mounted)
+def test_a_read_only_store_can_be_read_but_not_written(small_disk: Path, request: pytest.FixtureRequest) -> None:
+    store = Store(small_disk)
     made = record(store)
     store.record_layer(KEY, made)
-    folder = mounted.with_name("read-only")
+    folder = small_disk.with_name("read-only")
     folder.mkdir()
-    subprocess.run(["mount", "--bind", mounted, folder], check=True)
+    subprocess.run(["mount", "--bind", small_disk, folder], check=True)
     request.addfinalizer(lambda: subprocess.run(["umount", "--lazy", folder], check=True))
     subprocess.run(["mount", "-o", "remount,bind,ro", folder], check=True)
     store = Store(folder)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -109,25 +108,13 @@ def test_a_disk_that_is_too_small_stops_the_build_before_it_starts(
     assert mirror.asked == []
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one megabyte."""
-    path = tmp_path / "disk"
-    path.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(path)]
-    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode:
-        pytest.skip("nothing may be mounted here")
-    yield path
-    subprocess.run(["umount", "--lazy", path], check=True)
-
-
 @pytest.mark.parametrize("by", ["engine", "blob"])
 def test_a_disk_that_fills_up_all_the_same_is_told_and_left_clean(
-    make_plan: MakePlan, mirror: Mirror, disk: Path, by: str
+    make_plan: MakePlan, mirror: Mirror, small_disk: Path, by: str
 ) -> None:
     """What an engine writes, or another program, is not known before."""
     engine = FakeEngine({"compiled": {"opt/big": os.urandom(3_000_000 if by == "engine" else 600_000)}})
-    store, plan = Store(disk), make_plan()
+    store, plan = Store(small_disk), make_plan()
     quiet = Builder(
         store, plan, engine=lambda: engine, offline=False, listener=lambda event: None, log=lambda line: None
     )

@@ -496,10 +496,12 @@ class TestInterruption:
     PROGRAM = """
 import sys
 sys.path.insert(0, {root!r})
+from builder.__main__ import handle_sigterm
 from tests.unit.smoke.test_gpu_tier import TWO_NODES, Machine
 from pathlib import Path
 machine = Machine.__new__(Machine)
 machine.home, machine.loads, machine.probes = Path({home!r}), 0, {probes!r}
+handle_sigterm()
 machine.run(checks=[TWO_NODES], peer="192.168.100.11")
 """
 
