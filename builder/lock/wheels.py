@@ -52,15 +52,8 @@ def _uv_compile(request: WheelRequest, constraints: Sequence[str], index: str) -
         # The running interpreter will do: without this, uv downloads one of the target's version.
         command += ["--python", sys.executable, "--no-python-downloads"]
         command += [] if request.dependencies else ["--no-deps"]
-        # The index goes through the environment: its address may hold a password, and a command line can be seen.
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("UV_") or k in _UV_KEPT}
         result = subprocess.run(
-            command,
-            cwd=folder,
-            env={**kept, "UV_DEFAULT_INDEX": index, "NO_COLOR": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
+            command, cwd=folder, env=uv_environment(index), capture_output=True, text=True, check=False
         )
     if result.returncode:
         raise PinError(
@@ -72,6 +65,15 @@ def _uv_compile(request: WheelRequest, constraints: Sequence[str], index: str) -
 
 
 _UV_KEPT = ("UV_CACHE_DIR", "UV_HTTP_TIMEOUT", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_CONCURRENT_DOWNLOADS")
+
+
+def uv_environment(index: str) -> dict[str, str]:
+    """The environment for uv with `index` as its only index, whatever this machine sets for uv otherwise.
+
+    Not as an argument: the address may hold a password, and a command line can be seen.
+    """
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("UV_") or k in _UV_KEPT}
+    return {**kept, "UV_DEFAULT_INDEX": index, "NO_COLOR": "1"}
 
 
 def parse_pins(text: str) -> Iterator[tuple[str, Version]]:
