@@ -27,6 +27,9 @@ pytestmark = [pytest.mark.engine, pytest.mark.registry, pytest.mark.qemu, pytest
 
 STRANGER = "54321:54321"
 INSIDE = Path(__file__).with_name("inside.py").read_text()
+Done = subprocess.CompletedProcess[str]
+EMULATED_FOR_LONG = {"serve-command", "starts-without-gpu"}
+"""Each loads all of vLLM's server, many minutes where arm64 code is emulated: these run on the arm64 runners."""
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +75,11 @@ def chroot(first: Build) -> Iterator[ChrootRunner]:
 
 
 @pytest.fixture(scope="module")
-def found(pushed: str, chroot: ChrootRunner) -> Iterator[dict[str, Any]]:
-    """What inside.py says for a user that the image does not know: half in docker, half in the chroot, at once."""
+def ran(first: Build, pushed: str, chroot: ChrootRunner) -> Iterator[tuple[dict[str, Any], Done]]:
+    """What inside.py says for a user that the image does not know, half in docker, half in the chroot; the cpu tier.
+
+    Each import takes minutes under qemu, on one core: docker's go beside the chroot's, which share their bytecode.
+    """
     subprocess.run(["docker", "pull", "--quiet", "--platform", "linux/arm64", pushed], check=True, timeout=900)
     start = ["docker", "run", "--rm", "--platform", "linux/arm64", "--network=none", "--user", STRANGER]
 
@@ -89,12 +95,31 @@ def found(pushed: str, chroot: ChrootRunner) -> Iterator[dict[str, Any]]:
 
     merged: dict[str, Any] = {}
     with ThreadPoolExecutor(2) as pool:
-        for output in pool.map(lambda ask: ask(), (in_docker, in_chroot)):
+        docker, other = pool.submit(in_docker), pool.submit(lambda: (in_chroot(), cpu_tier(first)))
+        said, tier = other.result()
+        for output in (docker.result(), said):
             line = next((line for line in output.splitlines() if line.startswith("RESULT ")), None)
             assert line, output[-3000:]
             merged |= json.loads(line.removeprefix("RESULT "))
-    yield merged
+    yield merged, tier
     subprocess.run(["docker", "image", "rm", "--force", pushed], capture_output=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def found(ran: tuple[dict[str, Any], Done]) -> dict[str, Any]:
+    """What inside.py says."""
+    return ran[0]
+
+
+def cpu_tier(first: Build) -> Done:
+    """`builder test` without a daemon: the image is unpacked and run in a chroot."""
+    project = Project()
+    plan = resolve(project, project.recipe("nemotron-omni"), base="hermetic")
+    names = {check.id for check in checks_of(plan) if check.tier == "cpu"}
+    assert names > EMULATED_FOR_LONG
+    only = [word for name in sorted(names - EMULATED_FOR_LONG) for word in ("--only", name)]
+    alone = {"DOCKER_HOST": f"unix://{first.store}/nobody"}
+    return builder("test", *WHAT, "--tier", "cpu", "--require", "--json", *only, store=first.store, env=alone)
 
 
 def test_the_registry_has_it_under_the_same_digest(first: Build, pushed: str) -> None:
@@ -195,20 +220,8 @@ def test_compilers_and_ptxas_work(chroot: ChrootRunner) -> None:
     assert done.code == 0, done.output
 
 
-EMULATED_FOR_LONG = {"serve-command", "starts-without-gpu"}
-"""Each loads all of vLLM's server, many minutes where arm64 code is emulated: these run on the arm64 runners."""
-
-
-def test_the_cpu_tier_passes(first: Build, found: dict[str, Any], tmp_path: Path) -> None:
-    # No daemon: the image is unpacked and run in a chroot.
-    alone = {"DOCKER_HOST": f"unix://{tmp_path}/nobody"}
-    project = Project()
-    plan = resolve(project, project.recipe("nemotron-omni"), base="hermetic")
-    names = {check.id for check in checks_of(plan) if check.tier == "cpu"}
-    assert names > EMULATED_FOR_LONG
-    only = [word for name in sorted(names - EMULATED_FOR_LONG) for word in ("--only", name)]
-    done = builder("test", *WHAT, "--tier", "cpu", "--require", "--json", *only, store=first.store, env=alone)
-    report = json.loads(done.stdout)
+def test_the_cpu_tier_passes(first: Build, ran: tuple[dict[str, Any], Done]) -> None:
+    report = json.loads(ran[1].stdout)
     failed = [f"{result['id']}: {result['message']}" for result in report["results"] if result["status"] != "pass"]
-    assert done.returncode == 0, "\n".join(failed)
+    assert ran[1].returncode == 0, "\n".join(failed)
     assert report["digest"] == first.digest and report["passed"] >= 8
