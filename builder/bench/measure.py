@@ -8,6 +8,7 @@ table 2.
 from __future__ import annotations
 
 import json
+import re
 import statistics
 import time
 import uuid
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from builder.errors import NetworkError
+from builder.errors import NetworkError, UsageError
 
 if TYPE_CHECKING:
     import requests
@@ -82,7 +83,10 @@ def prompt(tokens: int, nonce: str) -> str:
 
 
 class Server:
-    """A running server. url: with or without /v1. key: the API key, never printed. think: force it on or off."""
+    """A running server. url: with or without /v1. key: the API key, never printed. think: force it on or off.
+
+    Raises UsageError for what is no URL, and NetworkError when the server does not say which model it serves.
+    """
 
     def __init__(
         self, url: str, *, model: str | None = None, key: str | None = None, think: bool | None = None
@@ -90,6 +94,8 @@ class Server:
         import requests
 
         base = url.rstrip("/")
+        if not re.match(r"https?://[^/]", base):
+            raise UsageError(f"{url!r} is not a URL", next="--url http://localhost:8000")
         self.url = base if base.endswith("/v1") else f"{base}/v1"
         self.session = requests.Session()
         if key:
@@ -102,7 +108,11 @@ class Server:
 
         try:
             answer = self.session.get(f"{self.url}/models", timeout=30)
-            answer.raise_for_status()
+        except requests.RequestException as error:
+            raise self._unreachable(error) from error
+        try:
+            if answer.status_code != 200:
+                raise self._refused(answer)
             return str(answer.json()["data"][0]["id"])
         except (requests.RequestException, ValueError, LookupError, TypeError) as error:
             raise NetworkError(
@@ -111,6 +121,20 @@ class Server:
                 cause=type(error).__name__,
                 next="--model NAME",
             ) from error
+
+    def _unreachable(self, error: Exception) -> NetworkError:
+        return NetworkError(
+            "the server cannot be reached",
+            where=self.url,
+            cause=type(error).__name__,
+            next=f"curl {self.url}/models; a large model takes 10 to 15 minutes to load: docker logs -f NAME",
+        )
+
+    def _refused(self, answer: requests.Response) -> NetworkError:
+        nexts = {401: "VLLM_API_KEY has to be the server's own", 404: f"--model, as {self.url}/models names it"}
+        text = " ".join(answer.text[:300].split())
+        what = f"the server answered {answer.status_code}"
+        return NetworkError(what, where=self.url, cause=text, next=nexts.get(answer.status_code, ""))
 
     def ask(self, text: str, tokens: int, clock: Callable[[], float] = time.perf_counter) -> Sample:
         """One streamed request. Raises NetworkError."""
@@ -131,11 +155,10 @@ class Server:
         try:
             with self.session.post(f"{self.url}/chat/completions", json=body, stream=True, timeout=TIMEOUT) as answer:
                 if answer.status_code != 200:
-                    status, text = answer.status_code, answer.text[:300]
-                    raise NetworkError(f"the server answered {status}", where=self.url, cause=text)
+                    raise self._refused(answer)
                 return self._read(answer, begin, clock)
         except requests.RequestException as error:
-            raise NetworkError("the server cannot be reached", where=self.url, cause=type(error).__name__) from error
+            raise self._unreachable(error) from error
 
     def _read(self, answer: requests.Response, begin: float, clock: Callable[[], float]) -> Sample:
         first = last = None

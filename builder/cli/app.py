@@ -18,8 +18,8 @@ from builder.cli.lock import lock
 from builder.cli.mirror import mirror
 from builder.cli.new import new
 from builder.cli.planning import plan, render
+from builder.cli.prefetch import prefetch
 from builder.cli.pushing import load, push
-from builder.cli.run import prefetch
 from builder.cli.run import run as run_recipe
 from builder.cli.smoke import test
 

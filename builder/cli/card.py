@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from builder.model.base import Base
-    from builder.model.recipe import Recipe
+    from builder.model.recipe import Recipe, Speed
     from builder.project import Project
 
 _WIDTH = 110
@@ -23,6 +23,11 @@ def pin_status(base: Base) -> str:
     if base.pin.index:
         return "not pinned: only the digest of its index is known"
     return "not pinned"
+
+
+def rates(speed: Speed) -> str:
+    """What was measured, for people."""
+    return f"{speed.tokens_per_second} tok/s" + (f", prefill {speed.prefill} tok/s" if speed.prefill else "")
 
 
 def facts(project: Project, recipe: Recipe) -> list[dict[str, Any]]:
@@ -55,7 +60,7 @@ def card(project: Project, recipe: Recipe) -> str:
         ("takes", ", ".join(model.modalities)),
         ("does", ", ".join(does)),
         ("nodes", str(recipe.nodes)),
-        ("speed", f"{speed.tokens_per_second} tok/s, one request ({speed.source})" if speed else "not measured"),
+        ("speed", f"{rates(speed)}, one request ({speed.source})" if speed else "not measured"),
         ("layers", ", ".join(use.layer for use in recipe.layers)),
     ]
     lines = [f"{recipe.name}: {recipe.title}"]

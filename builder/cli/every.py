@@ -59,7 +59,7 @@ def _layers(project: Project, name: str, base: str | None, profile: str | None) 
     from builder.plan.variant import with_profile
 
     recipe = with_profile(project.recipe(name), profile, project.shared_profiles)
-    pinned(select_base(project, recipe, base))
+    pinned(project, recipe, select_base(project, recipe, base))
     return {use.layer for use in recipe.layers}
 
 

@@ -71,7 +71,9 @@ def rules(
 
 def as_text(item: Finding) -> str:
     """One finding as a line."""
-    where = f" [profile {item.profile}]" if item.profile else ""
+    # What a variant inherits stands in the file of another recipe.
+    where = "" if item.file.endswith(f"/{item.recipe}.yaml") else f" [recipe {item.recipe}]"
+    where += f" [profile {item.profile}]" if item.profile else ""
     bases = f" [on {', '.join(item.on)}]" if item.on else ""
     reason = f"; overridden: {item.reason}" if item.reason is not None else ""
     return f"{item.file}:{item.line}: {item.level}: {item.rule.id} {item.message}{where}{bases}{reason}"

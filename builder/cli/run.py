@@ -1,16 +1,18 @@
-"""`builder run` and `builder prefetch`."""
+"""`builder run`."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from builder.cli.options import BaseOption, JsonOption, ProfileOption, RecipeOption, SetOption, print_json, say
-from builder.errors import BuilderError, EngineError, UsageError
+from builder.cli.options import BaseOption, ProfileOption, RecipeOption, SetOption, say
+from builder.errors import EngineError, InvalidError, NetworkError, PinError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +29,9 @@ def run(
     image: Annotated[
         str | None, typer.Option("--image", help="Image to run; default: the built one as `load` names it.")
     ] = None,
-    format_: Annotated[str, typer.Option("--format", help="docker, compose, systemd or env.")] = "docker",
+    format_: Annotated[
+        str | None, typer.Option("--format", help="docker (the default), compose, systemd or env.")
+    ] = None,
     port: Annotated[int | None, typer.Option("--port", min=1, max=65535, help="Port on the host.")] = None,
     offline: Annotated[bool, typer.Option("--offline", help="The weights are staged: ask no hub for them.")] = False,
     user: Annotated[str | None, typer.Option("--user", help="UID:GID to run as.")] = None,
@@ -48,35 +52,35 @@ def run(
     from builder.project import Project
     from builder.serve import formats, spec
 
-    if format_ not in formats.FORMATS:
+    if format_ is not None and format_ not in formats.FORMATS:
         raise UsageError(f"there is no format {format_!r}", cause=f"one of {', '.join(formats.FORMATS)}")
+    if exec_ and format_ not in (None, "docker"):
+        raise UsageError("--exec runs the docker command", next=f"leave out --exec to print --format {format_}")
+    if user is not None and not re.fullmatch(r"\d+(:\d+)?", user):
+        raise UsageError(f"--user {user!r} is not UID or UID:GID", next='--user "$(id -u):$(id -g)"')
     project = Project()
     served = with_profile(project.recipe(recipe), profile, project.shared_profiles)
-    node = _node(role, ip, head, interface, hca)
+    node = _node(role, ip, head, interface, hca, netplan=netplan)
     if netplan:
-        if node is None:
-            raise UsageError("--netplan needs --role, --ip and --interface")
+        assert node is not None
         print(spec.netplan(node.interface, node.ip), end="")
-        say(f"check after `netplan apply`: ping -M do -s 8972 {node.head}")
+        say("put it into /etc/netplan/60-direct-link.yaml of this Spark, readable by root only: sudo netplan apply")
+        peer = node.head if node.head != node.ip else "ADDRESS-OF-THE-OTHER"
+        say(f"then, with the other one done too: ping -M do -s 8972 {peer}")
         return
+    spec.check_nodes(served, node)
     name = image or _built(project, recipe, base, set_, profile)
     made = spec.container(
         served, select_base(project, served, base), name, port=port, offline=offline, user=user, node=node
     )
     home = os.path.expanduser("~")  # noqa: PTH111
-    folders = [home + mount.host[1:] if mount.host.startswith("~/") else mount.host for mount in made.mounts]
+    folders = [
+        home + mount.host[1:] if mount.host.startswith("~/") else mount.host
+        for mount in made.mounts
+        if not spec.is_file(mount)
+    ]
     if exec_:
-        # Docker would make missing ones, as root.
-        for folder in folders:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-        words = formats.docker_words(made, home=home)
-        say(formats.docker_command(made))
-        try:
-            done = subprocess.run(words, check=False)
-        except OSError as error:
-            raise EngineError("docker cannot be started", cause=str(error), next="install docker") from error
-        if done.returncode:
-            raise EngineError(f"docker run ended with {done.returncode}")
+        _execute(made, folders, home, loaded=None if image else recipe)
     else:
         writers: dict[str, Callable[[Container], str]] = {
             "docker": formats.docker_command,
@@ -84,7 +88,7 @@ def run(
             "systemd": partial(formats.systemd, home=home),
             "env": formats.env_file,
         }
-        print(writers[format_](made), end="")
+        print(writers[format_ or "docker"](made), end="")
         if missing := [folder for folder in folders if user and not Path(folder).is_dir()]:
             say(f"first, as that user: {shlex.join(['mkdir', '-p', *missing])} (docker makes missing folders as root)")
         if format_ == "systemd" and made.secrets:
@@ -94,47 +98,80 @@ def run(
     if node is None or node.role == "head":
         first = spec.warm_up(served, made.ports[0] if made.ports else made.port)
         say(f"the first request compiles kernels; send one first: {shlex.join(first)}")
+    if node is not None and node.role == "head":
+        devices = f" --hca {node.hca}" if node.hca else ""
+        again = f"--image {image}" if image else " ".join(_chosen(base, set_, profile))
+        say(
+            "it waits for the other Spark, where the same image and the weights have to be: "
+            f"builder run --recipe {recipe} {again} --role worker --ip ITS-ADDRESS --head {node.ip} "
+            f"--interface {node.interface}{devices}".replace("  ", " ")
+        )
 
 
-def prefetch(
-    recipe: RecipeOption,
-    profile: ProfileOption = None,
-    exec_: Annotated[bool, typer.Option("--exec", help="Run the commands instead of printing them.")] = False,
-    json_: JsonOption = False,
-) -> None:
-    """Print the commands that download a recipe's weights to where `run` mounts them."""
-    from builder.plan.variant import with_profile
-    from builder.project import Project
-    from builder.serve import formats, spec
-
-    project = Project()
-    served = with_profile(project.recipe(recipe), profile, project.shared_profiles)
-    steps = spec.prefetch(served)
-    if json_:
-        print_json([{"env": env, "argv": list(words)} for env, words in steps])
-    for env, words in steps:
-        if exec_:
-            home = os.path.expanduser
-            own = {**os.environ, **{key: home(value) for key, value in env.items()}}
-            if subprocess.run([home(word) for word in words], env=own, check=False).returncode:
-                raise EngineError(f"{' '.join(words)} failed", next="pip install -U huggingface_hub; hf auth login")
-        elif not json_:
-            prefix = "".join(f"{key}={formats.shell(value)} " for key, value in env.items())
-            print(prefix + " ".join(formats.shell(word) for word in words))
-    if served.model.gated:
-        say("this model is gated: accept its licence on its page, and set HF_TOKEN")
-
-
-def _node(role: str | None, ip: str | None, head: str | None, interface: str | None, hca: str | None) -> Node | None:
+def _node(
+    role: str | None, ip: str | None, head: str | None, interface: str | None, hca: str | None, *, netplan: bool = False
+) -> Node | None:
     from builder.serve.spec import Node
 
-    if role is None:
-        return None
-    if role not in ("head", "worker"):
+    given = {"--ip": ip, "--head": head, "--interface": interface, "--hca": hca}
+    if role not in (None, "head", "worker"):
         raise UsageError(f"--role {role!r} is neither head nor worker")
-    if ip is None or interface is None or (head is None and role == "worker"):
-        raise UsageError("--role needs --ip and --interface, and --head on the worker")
-    return Node(role, ip, head or ip, interface, hca)
+    if role is None and not netplan:
+        if alone := [option for option, value in given.items() if value is not None]:
+            raise UsageError(f"{', '.join(alone)} is for one of two Sparks: say which", next="--role head, or worker")
+        return None
+    if ip is None or interface is None or (head is None and role == "worker" and not netplan):
+        asked = "--netplan" if netplan else "--role"
+        raise UsageError(f"{asked} needs --ip and --interface" + ("" if netplan else ", and --head on the worker"))
+    for option, address in (("--ip", ip), ("--head", head)):
+        _check_address(option, address)
+    return Node(role or "head", ip, head or ip, interface, hca)
+
+
+def _check_address(option: str, address: str | None) -> None:
+    import ipaddress
+
+    try:
+        if address is not None:
+            ipaddress.IPv4Address(address)
+    except ValueError as error:
+        raise UsageError(
+            f"{option} {address!r} is not an IPv4 address", next=f"{option} 192.168.100.10, without a name or a mask"
+        ) from error
+
+
+def _execute(made: Container, folders: list[str], home: str, *, loaded: str | None) -> None:
+    """Runs the docker command. loaded: the recipe whose image docker should have; None where the user named one."""
+    from builder.serve import formats, spec
+
+    if shutil.which("docker") is None:
+        raise EngineError(
+            "docker is not installed", next="install docker, or print the command without --exec for another machine"
+        )
+    for mount in made.mounts:
+        path = home + mount.host[1:] if mount.host.startswith("~/") else mount.host
+        if spec.is_file(mount) and not Path(path).is_file():
+            raise UsageError(f"there is no file {path}", next="builder prefetch, with the same recipe and profile")
+    # Docker would make missing ones, as root.
+    for folder in folders:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    say(formats.docker_command(made))
+    done = subprocess.run(formats.docker_words(made, home=home), check=False)
+    if done.returncode:
+        first = f"builder load --recipe {loaded}, where docker has no such image; " if loaded else ""
+        raise EngineError(
+            f"docker run ended with {done.returncode}",
+            cause="what docker says stands above",
+            next=f"{first}docker rm --force {made.name}, where one is there already; builder doctor",
+        )
+
+
+def _chosen(base: str | None, sets: list[str] | None, profile: str | None) -> list[str]:
+    """The options that chose an image, to be typed again."""
+    import shlex
+
+    words = [*(("--base", base) if base else ()), *(word for item in sets or () for word in ("--set", item))]
+    return [shlex.quote(word) for word in [*words, *(("--profile", profile) if profile else ())]]
 
 
 def _built(project: Project, recipe: str, base: str | None, sets: list[str] | None, profile: str | None) -> str:
@@ -142,11 +179,14 @@ def _built(project: Project, recipe: str, base: str | None, sets: list[str] | No
 
     try:
         built, _ = make_image(project, recipe, base, sets, profile=profile)
-    except BuilderError as error:
-        chosen = ["--base", base] if base else []
+    except (PinError, NetworkError) as error:
+        steps = "; or ".join(step for step in (error.next, "name an image: --image REF") if step)
+        raise type(error)(error.what, where=error.where, cause=error.cause, next=steps) from error
+    except InvalidError as error:
+        if "is not in the store" not in error.what:
+            raise
+        build = " ".join(["builder build --recipe", recipe, *_chosen(base, sets, profile), "--load"])
         raise UsageError(
-            f"no image of {recipe} was built here",
-            cause=error.what,
-            next=f"{' '.join(['builder build --recipe', recipe, *chosen])} --load, or name an image: --image REF",
+            f"no image of {recipe} was built here", cause=error.what, next=f"{build}; or name an image: --image REF"
         ) from error
     return f"{recipe}:{built.image.digest.removeprefix('sha256:')[:12]}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from builder.doctor.question import Answer, Question
+from builder.serve.spec import transport
 
 
 def link(q: Question) -> Answer | None:
@@ -17,7 +18,9 @@ def link(q: Question) -> Answer | None:
         return Answer("link", "failed", f"there is no interface {q.interface}", "ip -br link lists them")
     if int(mtu) < 9000:
         message = f"{q.interface} has an MTU of {mtu.strip()}"
-        return Answer("link", "failed", message, "builder run --netplan prints the file with MTU 9000")
+        name = q.recipe.name if q.recipe else "NAME"
+        fix = f"builder run --recipe {name} --netplan --ip ADDRESS --interface {q.interface}"
+        return Answer("link", "failed", message, f"{fix} prints the file with MTU 9000")
     state = (q.host.read(f"/sys/class/net/{q.interface}/operstate") or "").strip()
     if state not in ("up", ""):
         return Answer("link", "failed", f"{q.interface} is {state}", "check the cable")
@@ -25,7 +28,7 @@ def link(q: Question) -> Answer | None:
 
 
 def roce(q: Question) -> Answer | None:
-    if not q.two:
+    if not q.two or (q.recipe is not None and q.recipe.nodes == 2 and transport(q.recipe) == "socket"):
         return None
     devices = [path.rpartition("/")[2] for path in q.host.glob("/sys/class/infiniband/*")]
     if not devices:

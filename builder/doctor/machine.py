@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from builder.doctor.question import Answer, Question
+from builder.serve.spec import prefetch
 
 GIB = 1 << 30
 
@@ -100,7 +101,23 @@ def disk(q: Question) -> Answer:
     free = q.host.free_disk("/var/lib/docker") or q.host.free_disk("/")
     if free is None:
         return Answer("disk", "unknown", "free space cannot be seen")
-    weights = (q.recipe.model.memory_gb or 0) * 1e9 if q.recipe else 0
+    # memory_gb is of one node; both hold all of the weights.
+    weights = (q.recipe.model.memory_gb or 0) * q.recipe.nodes * 1e9 if q.recipe else 0
+    what = "image and weights" if weights else "the image"
+    if weights and _staged(q):
+        weights, what = 0, "the image; weights are there"
     needed = 30e9 + weights
-    message = f"{free / 1e9:.0f} GB free; about {needed / 1e9:.0f} for image and weights"
-    return Answer("disk", "ok" if free >= needed else "failed", message, "" if free >= needed else "docker image prune")
+    message = f"{free / 1e9:.0f} GB free; about {needed / 1e9:.0f} for {what}"
+    fix = "docker image prune; builder gc"
+    return Answer("disk", "ok" if free >= needed else "failed", message, "" if free >= needed else fix)
+
+
+def _staged(q: Question) -> bool:
+    """Whether the weights lie where `builder prefetch` puts them."""
+    assert q.recipe is not None
+    home = q.host.env("HOME") or "/root"
+    for env, words in prefetch(q.recipe)[:1]:
+        folder = words[-1] if "--local-dir" in words else f"{env['HF_HOME']}/hub/models--{words[2].replace('/', '--')}"
+        pattern = folder.replace("~", home, 1) + ("" if "--local-dir" in words else "/snapshots/*")
+        return bool(q.host.glob(f"{pattern}/*.safetensors"))
+    return False

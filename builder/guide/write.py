@@ -8,13 +8,15 @@ from typing import Any
 
 import yaml
 
+from builder.cli.card import rates
 from builder.guide.logs import lines
 from builder.knowledge.rule import all_rules
-from builder.model.recipe import Recipe
+from builder.model.recipe import LayerUse, Recipe
 from builder.plan.serve import flag_words
 from builder.plan.variant import with_profile
 from builder.project import Project
 from builder.serve.formats import shell
+from builder.serve.spec import transport
 
 _MADE = "<!-- Made by python -m builder.guide from recipes and rules; not edited by hand. -->\n"
 
@@ -39,7 +41,7 @@ def index_page(project: Project) -> str:
         rows.append((f"[{name}]({name}.md)", *kind, recipe.nodes, recipe.base, speed))
     head = ("recipe", "parameters", "weights", "in", "nodes", "base", "tok/s")
     speeds = "Speeds are those that the sources measured, decoding one request."
-    return f"{_MADE}# Recipes\n\n{_table(head, rows)}\n{speeds}\n"
+    return f"{_MADE}# Recipes\n\n{_table(head, rows)}\n{speeds}\n\n{_sources()}"
 
 
 def recipe_page(project: Project, recipe: Recipe) -> str:
@@ -48,39 +50,47 @@ def recipe_page(project: Project, recipe: Recipe) -> str:
     facts = [
         ("model", model.id),
         ("parameters", model.parameters),
-        ("weights", model.quantization),
+        ("weights", _weights(recipe)),
         ("modalities", ", ".join(model.modalities)),
         ("nodes", recipe.nodes),
         ("base", recipe.base),
         ("also on", ", ".join(recipe.compatible)),
-        ("layers", ", ".join(use.layer for use in recipe.layers)),
-        ("speed", f"{recipe.speed.tokens_per_second} tok/s ({recipe.speed.source})" if recipe.speed else None),
+        ("layers", ", ".join(_layer(use) for use in recipe.layers)),
+        ("speed", f"{rates(recipe.speed)} ({recipe.speed.source})" if recipe.speed else None),
         ("gated", "yes: accept the licence and set HF_TOKEN" if model.gated else None),
     ]
     parts = [_MADE, f"# {recipe.name}\n\n{recipe.title}.\n"]
     parts.append(_table(("", ""), [(key, value) for key, value in facts if value not in (None, "")]))
     hermetic = " --base hermetic" if any(name.startswith("hermetic") for name in recipe.compatible) else ""
-    two = " --role head --ip ADDRESS --interface NAME --hca DEVICES" if recipe.nodes == 2 else ""
-    commands = [
-        f"builder build --recipe {recipe.name}{hermetic} --load",
-        f"builder prefetch --recipe {recipe.name}",
-        f"builder run --recipe {recipe.name}{hermetic}{two}",
-    ]
+    run = f"builder run --recipe {recipe.name}{hermetic}"
+    commands = [f"builder build --recipe {recipe.name}{hermetic} --load", f"builder prefetch --recipe {recipe.name}"]
+    if recipe.nodes == 2:
+        link = "--interface NAME" + (" --hca DEVICES" if transport(recipe) == "roce" else "")
+        commands.append(f"{run} --role head --ip ADDRESS {link}")
+        commands.append(f"{run} --role worker --ip ADDRESS --head ADDRESS {link}    # on the other Spark")
+    else:
+        commands.append(run)
     parts.append("```sh\n" + "\n".join(commands) + "\n```\n")
     parts.append("## Serving command\n\n```sh\n" + _serving(recipe) + "\n```\n")
     variables = {**recipe.env, **recipe.run.env}
     if variables:
         parts.append("Environment: " + ", ".join(f"`{name}={value}`" for name, value in variables.items()) + ".\n")
+    parts.append("Container: " + "; ".join(_container(recipe)) + ".\n")
     if recipe.profiles:
         parts.append("## Profiles\n")
         rows = [_profile_row(project, recipe, name) for name in recipe.profiles]
         parts.append(_table(("profile", "what", "changes"), rows))
-    if recipe.rules:
+    broken = [f"* {id}: {reason}\n" for id, reason in recipe.rules.items()]
+    notes = [f"* {note}\n" for note in recipe.notes]
+    for name, profile in recipe.profiles.items():
+        broken += [f"* {id} (profile {name}): {reason}\n" for id, reason in profile.rules.items() if reason]
+        notes += [f"* Profile {name}: {note}\n" for note in profile.notes]
+    if broken:
         parts.append("## Rules broken on purpose\n")
-        parts.append("".join(f"* {id}: {reason}\n" for id, reason in recipe.rules.items()))
-    if recipe.notes:
+        parts.append("".join(broken))
+    if notes:
         parts.append("## Notes\n")
-        parts.append("".join(f"* {note}\n" for note in recipe.notes))
+        parts.append("".join(notes))
     parts.append("Sources: " + ", ".join(recipe.sources) + ".\n")
     return "\n".join(parts)
 
@@ -97,7 +107,7 @@ def troubleshooting_page() -> str:
     return (
         f"{_MADE}# Troubleshooting\n\n{first}\n\n"
         f"## Symptoms\n\n{_table(('symptom', 'cause', 'fix', 'rule', 'source'), rows)}\n"
-        f"## Log lines\n\n{_table(('line', '', 'meaning'), logs)}\n{outside}\n"
+        f"## Log lines\n\n{_table(('line', '', 'meaning'), logs)}\n{outside}\n\n{_sources()}"
     )
 
 
@@ -108,6 +118,7 @@ def rules_page() -> str:
         parts.append(f"## {rule.id}: {rule.title}\n")
         parts.append(f"{rule.severity.capitalize()}. Scope: {rule.scope}.\n")
         parts.append(f"{rule.why}\n\nFix: {rule.fix}. Source: {rule.source}.\n")
+    parts.append(_sources())
     return "\n".join(parts)
 
 
@@ -123,8 +134,30 @@ def write(project: Project, folder: Path) -> None:
 
 
 @cache
-def _data(name: str) -> tuple[dict[str, Any], ...]:
-    return tuple(yaml.safe_load(Path(__file__).with_name(f"{name}.yaml").read_text("utf-8")))
+def _data(name: str) -> Any:
+    return yaml.safe_load(Path(__file__).with_name(f"{name}.yaml").read_text("utf-8"))
+
+
+def _sources() -> str:
+    return "## Sources\n\n" + "".join(f"* {name}: {what}\n" for name, what in _data("sources").items())
+
+
+def _weights(recipe: Recipe) -> str:
+    model = recipe.model
+    each = " on each node" if recipe.nodes == 2 else ""
+    size = f"{model.memory_gb:g} GB{each}" if model.memory_gb else None
+    return ", ".join(word for word in (model.quantization, size) if word)
+
+
+def _container(recipe: Recipe) -> list[str]:
+    """What `builder run` gives the container besides image and command."""
+    run = recipe.run
+    mounts = (f"`{v.host}` at `{v.container}`" + (" (read-only)" if v.read_only else "") for v in run.volumes)
+    said = [f"port {run.port}" if run.network == "bridge" else f"the host's network, port {run.port}"]
+    said += [f"shared memory {run.shm_size}"] if run.shm_size else []
+    said += ["locked memory without limit"] if run.memlock else []
+    said += [f"secrets by name {', '.join(run.secrets)}"] if run.secrets else []
+    return [*said, *mounts]
 
 
 def _serving(recipe: Recipe) -> str:
@@ -145,7 +178,19 @@ def _profile_row(project: Project, recipe: Recipe, name: str) -> tuple[str, str,
         if value is not None and before.get(flag) != value:
             changes.append("`" + " ".join(shell(word) for word in flag_words({flag: value})) + "`")
     changes += [f"`{key}={value}`" for key, value in served.env.items() if recipe.env.get(key) != value]
+    if served.serve.model != recipe.serve.model:
+        changes.append(f"serves `{served.serve.model}`")
+    if served.model.id != recipe.model.id:
+        changes.append(f"model {served.model.id}")
+    if served.layers != recipe.layers:
+        changes.append("layers " + (", ".join(_layer(use) for use in served.layers) or "none"))
+    changes += [f"`{key}={value}`" for key, value in served.run.env.items() if recipe.run.env.get(key) != value]
+    changes += [word for word in _container(served) if word not in _container(recipe)]
     return name, recipe.profiles[name].title, "; ".join(changes)
+
+
+def _layer(use: LayerUse) -> str:
+    return use.layer + (f" ({', '.join(f'{key} {value}' for key, value in use.set.items())})" if use.set else "")
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:

@@ -53,8 +53,9 @@ def all_rules() -> tuple[Rule, ...]:
 
 
 def find_rule(id: str) -> Rule:
-    """A rule by its id, in any case. Raises UsageError."""
+    """A rule by its id, in any case, or by its number. Raises UsageError."""
+    wanted = f"GB10-{id:0>3}" if id.isdecimal() else id.upper()
     for item in all_rules():
-        if item.id == id.upper():
+        if item.id == wanted:
             return item
-    raise UsageError(f"there is no rule {id!r}", next="builder rules")
+    raise UsageError(f"there is no rule {id!r}", next="builder rules lists them")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,6 +10,7 @@ from typing import Any, Literal
 
 from packaging.version import Version
 
+from builder.knowledge.families import family_of, has_experts, weights_of
 from builder.knowledge.table import Table, load_table
 from builder.model.base import Base
 from builder.model.recipe import Model, Recipe
@@ -57,8 +59,8 @@ class Subject:
 
     @cached_property
     def flags(self) -> dict[str, Any]:
-        """The options of the serving command."""
-        return {name: value for name, value in self.recipe.serve.flags.items() if value is not None}
+        """The options of the serving command. JSON that is written as text, as in a shell, is what it says."""
+        return {name: _read(value) for name, value in self.recipe.serve.flags.items() if value is not None}
 
     def flag(self, name: str) -> str | None:
         """An option's value as lower-case text; None when it is not given."""
@@ -82,17 +84,40 @@ class Subject:
     def dflash(self) -> bool:
         return self.speculation.get("method") == "dflash"
 
+    @cached_property
+    def kin(self) -> str | None:
+        """The model's family: what the recipe says, or what the model's name tells."""
+        return self.model.family or family_of(self.model.id)
+
+    @cached_property
+    def weights(self) -> str | None:
+        """The format of the weights: what the recipe says, or what the model's name tells."""
+        return self.model.weights or weights_of(self.model.id)
+
     @property
     def fp4_moe(self) -> bool:
-        return self.model.moe and self.model.weights in ("nvfp4", "mxfp4")
+        return (self.model.moe or has_experts(self.model.id)) and self.weights in ("nvfp4", "mxfp4")
 
     def family(self, *names: str) -> bool:
         """Whether the model is of one of these families."""
-        return self.model.family in names
+        return self.kin in names
 
     def on(self, *tags: str) -> bool:
-        """Whether the base is NVIDIA's image of one of these tags, post releases included."""
-        return any(self.base.name == f"ngc-{tag}" or self.base.name.startswith(f"ngc-{tag}.post") for tag in tags)
+        """Whether the base is NVIDIA's image of one of these tags, post releases included, whatever its name here."""
+        if self.base.family != "ngc":
+            return False
+        image = self.base.pin.image.rpartition(":")[2].removesuffix("-py3") if self.base.pin else ""
+        names = (self.base.name.removeprefix("ngc-"), image)
+        return any(name == tag or name.startswith(f"{tag}.post") for name in names for tag in tags)
+
+
+def _read(value: Any) -> Any:
+    if not (isinstance(value, str) and value.lstrip().startswith("{")):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
 
 
 def at(flag: str, message: str) -> Problem:

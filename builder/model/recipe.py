@@ -99,9 +99,10 @@ class Run(Strict):
 
 
 class Speed(Strict):
-    """A decode rate that the reference measured, in tokens per second on one Spark."""
+    """Rates that the reference measured for one request, in tokens per second: of decoding, and of reading prompts."""
 
     tokens_per_second: Line
+    prefill: Line | None = None
     source: Line
 
 

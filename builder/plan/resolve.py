@@ -88,17 +88,24 @@ def select_base(project: Project, recipe: Recipe, wanted: str | None) -> Base:
     if not any(wanted in (base.name, base.family, *base.aliases) for base in project.bases.values()):
         raise UsageError(f"there is no base {wanted!r}", next="builder list bases")
     fitting = ", ".join(dict.fromkeys(base.name for base in candidates))
-    raise UsageError(f"recipe {recipe.name} does not run on base {wanted!r}", cause=f"it runs on {fitting}")
+    raise UsageError(
+        f"recipe {recipe.name} does not run on base {wanted!r}",
+        cause=f"it runs on {fitting}",
+        next=f"to try it all the same: builder new recipe NAME --extends {recipe.name}, and say `base: {wanted}` there",
+    )
 
 
-def pinned(base: Base) -> Base:
-    """The base itself. Raises PinError when its image is not pinned."""
+def pinned(project: Project, recipe: Recipe, base: Base) -> Base:
+    """The base itself. Raises PinError when its image is not pinned, which names another base of the recipe that is."""
     if base.pin is not None and base.pin.manifest is None:
+        others = (item.name for item in fitting_bases(project, recipe) if item.pin is None or item.pin.manifest)
+        other = next(others, None)
         raise PinError(
             f"base {base.name} is not pinned",
             where=f"recipes/bases/{base.name}.yaml",
             cause="no digest of its linux/arm64 image is known",
-            next=f"builder lock --update {base.name}, where its registry can be reached",
+            next=f"builder lock --update {base.name}, where its registry can be reached"
+            + (f"; or --base {other}" if other else ""),
         )
     return base
 
@@ -121,7 +128,7 @@ def resolve(
         raise UsageError(f"platform {platform!r} is not supported", cause=f"a DGX Spark is {PLATFORM}")
     recipe = with_profile(recipe, profile, project.shared_profiles)
     asked = {layer: dict(values) for layer, values in (sets or {}).items()}
-    chosen = pinned(select_base(project, recipe, base))
+    chosen = pinned(project, recipe, select_base(project, recipe, base))
     uses = uses_of(project, chosen, recipe, asked)
     if asked:
         raise UsageError(f"--set names layer {next(iter(asked))!r}, which recipe {recipe.name} does not have")

@@ -76,14 +76,7 @@ def container(
 
     Raises UsageError when a recipe for two nodes gets none, and where an option does not fit the recipe.
     """
-    if recipe.nodes == 2 and node is None:
-        raise UsageError(
-            f"{recipe.name} runs on two Sparks: say which one this is",
-            cause="interface names differ from machine to machine",
-            next="builder run --recipe NAME --role head --ip ADDRESS --head ADDRESS --interface NAME",
-        )
-    if recipe.nodes == 1 and node is not None:
-        raise UsageError(f"{recipe.name} runs on one Spark: it has no head and worker", next="leave out --role")
+    check_nodes(recipe, node)
     host_network = recipe.run.network == "host" or recipe.nodes == 2
     if host_network and port not in (None, recipe.run.port):
         raise UsageError(
@@ -122,11 +115,33 @@ def container(
     return _on_node(made, recipe, node, words)
 
 
+def check_nodes(recipe: Recipe, node: Node | None) -> None:
+    """Raises UsageError when a recipe for two Sparks is not told which this is, or one for a single one is."""
+    if recipe.nodes == 2 and node is None:
+        raise UsageError(
+            f"{recipe.name} runs on two Sparks: say which one this is",
+            cause="interface names differ from machine to machine",
+            next=f"builder run --recipe {recipe.name} --role head --ip ADDRESS --interface NAME"
+            + (" --hca DEVICES" if transport(recipe) == "roce" else ""),
+        )
+    if recipe.nodes == 1 and node is not None:
+        raise UsageError(f"{recipe.name} runs on one Spark: it has no head and worker", next="leave out --role")
+
+
+def transport(recipe: Recipe) -> str:
+    """How two nodes talk: roce or socket, as the recipe sets the layer cluster."""
+    return str(next((use.set.get("transport", "roce") for use in recipe.layers if use.layer == "cluster"), "roce"))
+
+
+def is_file(mount: Mount) -> bool:
+    """Whether a mount is of one file, as its name in the container tells."""
+    return re.search(r"\.(py|jinja|json|ya?ml|txt)$", mount.container) is not None
+
+
 def _on_node(made: Container, recipe: Recipe, node: Node, words: tuple[str, ...]) -> Container:
-    transport = next((use.set.get("transport", "roce") for use in recipe.layers if use.layer == "cluster"), "roce")
     env = {**dict(made.env), "VLLM_HOST_IP": node.ip, "GLOO_SOCKET_IFNAME": node.interface}
     env["NCCL_SOCKET_IFNAME"] = node.interface
-    if transport == "roce":
+    if transport(recipe) == "roce":
         if not node.hca:
             raise UsageError("RoCE needs the names of the RDMA devices", next="--hca, as `ibdev2netdev` lists them")
         env["NCCL_IB_HCA"] = node.hca
@@ -178,8 +193,12 @@ def prefetch(recipe: Recipe) -> list[tuple[dict[str, str], tuple[str, ...]]]:
 
 
 def netplan(interface: str, address: str) -> str:
-    """A netplan file for the direct link between two Sparks, with jumbo frames."""
+    """A netplan file for the direct link between two Sparks, with jumbo frames.
+
+    A bond keeps the members that another file gives it: netplan merges what files say of one name.
+    """
     import yaml
 
     link = {"mtu": 9000, "dhcp4": False, "addresses": [f"{address}/24"]}
-    return yaml.safe_dump({"network": {"version": 2, "ethernets": {interface: link}}}, sort_keys=False)
+    kind = "bonds" if interface.startswith("bond") else "ethernets"
+    return yaml.safe_dump({"network": {"version": 2, kind: {interface: link}}}, sort_keys=False)

@@ -26,6 +26,27 @@ def test_a_new_recipe_lints_and_plans() -> None:
     assert resolve(project, project.recipe("mine")).recipe == "mine"
 
 
+def test_a_new_recipe_says_what_the_name_of_the_model_tells() -> None:
+    for name, model, weights, checkpoint, moe in (
+        ("a", "nvidia/Some-30B-A3B-NVFP4", "nvfp4", "modelopt", True),
+        ("b", "somebody/My-Coder-NVFP4", "nvfp4", "compressed-tensors", False),
+        ("c", "Qwen/Some-80B-A3B-FP8", "fp8", "native", True),
+        ("d", "somebody/Plain-7B", "bf16", "native", False),
+    ):
+        new("recipe", name, model=model, base="hermetic-0.23", extends=None)
+        project = Project()
+        made = project.recipe(name)
+        assert (made.model.weights, made.model.checkpoint, made.model.moe) == (weights, checkpoint, moe)
+        assert [item for item in lint(project, [name]) if item.level in ("error", "warning")] == []
+
+
+def test_what_comes_with_builder_is_not_hidden() -> None:
+    for kind, name in (("recipe", "nemotron-omni"), ("layer", "nccl")):
+        with pytest.raises(UsageError, match="comes with builder"):
+            new(kind, name, model="a/b", base="hermetic-0.23", extends=None)
+    assert list(Path().iterdir()) == []
+
+
 def test_a_new_variant_lints_and_plans() -> None:
     new("recipe", "mine", model="a/b", base="hermetic-0.23", extends="qwen3.6-35b")
     project = Project()
@@ -50,3 +71,5 @@ def test_nothing_is_overwritten_and_names_are_checked() -> None:
             new(kind, name, model="a/b", base="hermetic-0.23", extends=None)
     with pytest.raises(UsageError):
         new("recipe", "x", model="a/b", base="nope", extends=None)
+    with pytest.raises(UsageError, match="not OWNER/NAME"):
+        new("recipe", "x", model="b", base="hermetic-0.23", extends=None)

@@ -12,12 +12,14 @@ from builder.knowledge.subject import Found, Problem, Subject, at
     severity="error",
     scope="every recipe",
     why="Without CUDA graphs decoding is about 55 % slower: 26 instead of 59 tok/s.",
-    fix="Leave out --enforce-eager and cudagraph_mode NONE, or override with the measurement.",
+    fix="leave out --enforce-eager, cudagraph_mode NONE and -O0, or override with the measurement",
     source="sm121-rules",
 )
 def cuda_graphs(s: Subject) -> Found:
     if s.flag("enforce-eager") == "true":
         yield at("enforce-eager", "--enforce-eager switches CUDA graphs off")
+    if s.flag("optimization-level") in ("0", "o0"):
+        yield at("optimization-level", "--optimization-level 0 switches CUDA graphs off")
     compilation = s.flags.get("compilation-config")
     if isinstance(compilation, dict) and str(compilation.get("cudagraph_mode", "")).upper() == "NONE":
         yield at("compilation-config", "cudagraph_mode NONE switches CUDA graphs off")
@@ -50,14 +52,19 @@ def memory_limit(s: Subject) -> Found:
 def memory_advice(s: Subject) -> Found:
     share = s.number("gpu-memory-utilization")
     limit = 0.82 if s.recipe.nodes == 2 else 0.87
-    if share is None:
+    if share is None and "gpu-memory-utilization" in s.flags:
+        yield at("gpu-memory-utilization", "--gpu-memory-utilization is not a number")
+    elif share is None:
         yield Problem("--gpu-memory-utilization is not set; vLLM's own default is 0.90 or more", ("serve", "flags"))
     elif limit < share <= 0.90:
         yield at("gpu-memory-utilization", f"--gpu-memory-utilization {share:g} is above the advised {limit:g}")
 
 
-_SEQUENCES = {"nemotron-nano": 8, "nemotron-omni": 8, "qwen3.5-27b": 16}
-"""Measured or validated by their makers with more than four."""
+def _sequences(s: Subject) -> int:
+    """How many requests at once are advised; more than four where the model's makers measured or validated more."""
+    if s.family("qwen3.5-27b") and s.dflash:
+        return 16
+    return 8 if s.family("nemotron-nano", "nemotron-omni") else 4
 
 
 @rule(
@@ -70,8 +77,10 @@ _SEQUENCES = {"nemotron-nano": 8, "nemotron-omni": 8, "qwen3.5-27b": 16}
     source="spark-vllm-guide section 8; vllm-on-dgx-spark",
 )
 def few_sequences(s: Subject) -> Found:
-    count, limit = s.number("max-num-seqs"), _SEQUENCES.get(s.model.family or "", 4)
-    if count is None:
+    count, limit = s.number("max-num-seqs"), _sequences(s)
+    if count is None and "max-num-seqs" in s.flags:
+        yield at("max-num-seqs", "--max-num-seqs is not a number")
+    elif count is None:
         yield Problem("--max-num-seqs is not set; vLLM's own default is in the hundreds", ("serve", "flags"))
     elif s.recipe.nodes == 1 and count > limit:
         yield at("max-num-seqs", f"--max-num-seqs {count:g} is above {limit}")
@@ -81,7 +90,7 @@ def few_sequences(s: Subject) -> Found:
     "GB10-023",
     "Two nodes: host network, Ray, and interfaces named at run time",
     severity="error",
-    scope="recipes for two nodes",
+    scope="recipes for two nodes; names of interfaces and addresses in any recipe",
     why="Without them NCCL hangs silently or is 10 to 20 times slower; interface names differ per machine.",
     fix="run.network host, layers ray and cluster; no *_IFNAME or NCCL_IB_HCA in the recipe: `builder run` sets them",
     source="sm121-rules; gb10-native-installer fixes 3 and 4; spark-vllm-guide section 13",

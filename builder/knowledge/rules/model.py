@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from packaging.version import Version
+
 from builder.knowledge.rule import rule
 from builder.knowledge.subject import Found, Problem, Subject, at
 
@@ -56,25 +58,30 @@ _MODELOPT = ("qwen3.6-35b", "gemma4-31b", "gemma4-26b")
     "GB10-008",
     "--quantization modelopt for the checkpoints that need it, and for no others",
     severity="error",
-    scope="ModelOpt NVFP4 of Qwen3.6-35B, Gemma-4-31B and Gemma-4-26B; compressed-tensors and Nemotron leave it unset",
+    scope="ModelOpt NVFP4 of Qwen3.6-35B, Gemma-4-31B and -26B has it; Nemotron, and what is not ModelOpt, has not",
     why="The wrong choice is a common first-run failure; newer vLLM finds the format itself.",
     fix="--quantization modelopt, or none for compressed-tensors and Nemotron",
     source="spark-vllm-guide section 6; vllm-on-dgx-spark",
 )
 def modelopt(s: Subject) -> Found:
     given = s.flag("quantization")
-    if s.family(*_MODELOPT) and s.model.checkpoint == "modelopt" and s.model.weights == "nvfp4":
+    if s.family(*_MODELOPT) and s.model.checkpoint == "modelopt" and s.weights == "nvfp4":
         if given != "modelopt":
             yield at("quantization", f"--quantization is {given or 'not set'}, not modelopt")
-    elif given == "modelopt" or (given and s.model.checkpoint == "compressed-tensors"):
+    elif given and (s.model.checkpoint == "compressed-tensors" or (given.startswith("modelopt") and _no_modelopt(s))):
         yield at("quantization", f"--quantization {given} is set for a checkpoint that vLLM detects itself")
+
+
+def _no_modelopt(s: Subject) -> bool:
+    """Nemotron's is detected, and another's is not ModelOpt's. Other ModelOpt checkpoints may have it."""
+    return (s.kin or "").startswith("nemotron") or s.model.checkpoint != "modelopt"
 
 
 @rule(
     "GB10-009",
     "--quantization mxfp4 for gpt-oss only",
     severity="error",
-    scope="gpt-oss checkpoints; on NGC gptq_marlin for GPTQ-Int4 and fp8 for FP8 checkpoints",
+    scope="gpt-oss checkpoints; on NGC gptq_marlin for GPTQ-Int4 and fp8 for FP8 checkpoints of the models' makers",
     why="The loader handles gpt-oss's own format only; others end in an IndexError. Nothing converts BF16 to MXFP4.",
     fix="leave it out, or --quantization gptq_marlin or fp8 on NGC",
     source="sm121-rules",
@@ -85,9 +92,11 @@ def mxfp4(s: Subject) -> Found:
         yield at("quantization", "--quantization mxfp4 is for gpt-oss checkpoints")
     if s.family("gpt-oss") and s.base.family == "ngc" and given != "mxfp4":
         yield at("quantization", "gpt-oss on NGC needs --quantization mxfp4")
-    if s.base.family == "ngc" and s.model.weights == "int4" and given != "gptq_marlin":
+    if s.base.family != "ngc" or s.model.checkpoint in ("compressed-tensors", "modelopt"):
+        return
+    if s.weights == "int4" and given != "gptq_marlin":
         yield at("quantization", "GPTQ-Int4 on NGC needs --quantization gptq_marlin")
-    if s.base.family == "ngc" and s.model.weights == "fp8" and given != "fp8":
+    if s.weights == "fp8" and given != "fp8":
         yield at("quantization", "an FP8 checkpoint on NGC needs --quantization fp8")
 
 
@@ -105,7 +114,7 @@ def no_fp8_cache(s: Subject) -> Found:
         return
     if s.dflash:
         yield at("kv-cache-dtype", "DFlash needs a BF16 KV cache")
-    elif (s.model.family or "").startswith("qwen3.5"):
+    elif (s.kin or "").startswith("qwen3.5"):
         yield at("kv-cache-dtype", "Qwen3.5 repeats itself with an FP8 KV cache")
     elif s.family("nemotron-omni", "nemotron-super"):
         yield at("kv-cache-dtype", "an FP8 KV cache is for when memory requires it, after a check of quality")
@@ -121,8 +130,8 @@ def no_fp8_cache(s: Subject) -> Found:
     source="spark-vllm-guide section 14.7",
 )
 def no_fp8_checkpoint(s: Subject) -> Found:
-    if s.family("laguna") and s.model.weights != "bf16":
-        yield Problem(f"Laguna with {s.model.weights or 'unknown'} weights", ("model", "weights"))
+    if s.family("laguna") and s.weights != "bf16":
+        yield Problem(f"Laguna with {s.weights or 'unknown'} weights", ("model", "weights"))
 
 
 @rule(
@@ -187,10 +196,13 @@ def mixed_precision(s: Subject) -> Found:
     source="spark-vllm-guide section 7.1.4",
 )
 def transformers5(s: Subject) -> Found:
-    if s.family("qwen3.5-122b") and s.model.weights == "nvfp4" and s.table is not None:
-        wanted = s.table.libraries.get("transformers", "")
-        if "<5" in wanted.split(","):
-            yield Problem(f"vLLM {s.table.vllm} requires transformers {wanted}", ("base",))
+    if not (s.family("qwen3.5-122b") and s.weights == "nvfp4" and s.vllm is not None):
+        return
+    # Before 0.18.1 there is no table, and no vLLM that allows 5.
+    older = "<5" if s.vllm < Version("0.18.1") else ""
+    wanted = s.table.libraries.get("transformers", "") if s.table else older
+    if "<5" in wanted.split(","):
+        yield Problem(f"vLLM {s.vllm} requires transformers {wanted}", ("base",))
 
 
 @rule(
@@ -203,7 +215,7 @@ def transformers5(s: Subject) -> Found:
     source="sm121-rules",
 )
 def atomic_add(s: Subject) -> Found:
-    quantised = s.model.weights in ("nvfp4", "mxfp4", "fp8", "int4")
+    quantised = s.weights in ("nvfp4", "mxfp4", "fp8", "int4")
     if quantised and s.env.get("VLLM_MARLIN_USE_ATOMIC_ADD") != "1":
         yield Problem("VLLM_MARLIN_USE_ATOMIC_ADD is not 1: the layer marlin sets it", ("layers",))
 
@@ -212,16 +224,18 @@ def atomic_add(s: Subject) -> Found:
     "GB10-031",
     "FlashInfer's FP4 MoE kernels off, up to vLLM 0.23",
     severity="error",
-    scope="MoE with NVFP4 weights whose base has the variable; Nemotron Nano's own command has them on",
+    scope="MoE with FP4 weights whose base has the variable, or has no option table; Nemotron Nano overrides",
     why="MoE layers can otherwise take the CUTLASS FP4 path, which gives garbage.",
     fix="the layer marlin without flashinfer_moe_fp4",
     source="sm121-rules",
 )
 def flashinfer_fp4(s: Subject) -> Found:
-    if not s.fp4_moe or s.family("nemotron-nano") or s.table is None or "marlin" not in s.layers:
+    name = "VLLM_USE_FLASHINFER_MOE_FP4"
+    # Without the layer marlin both variables are missing: GB10-030 says so.
+    if not s.fp4_moe or s.env.get("VLLM_MARLIN_USE_ATOMIC_ADD") != "1" or (s.table and name not in s.table.env):
         return
-    if "VLLM_USE_FLASHINFER_MOE_FP4" in s.table.env and s.env.get("VLLM_USE_FLASHINFER_MOE_FP4") != "0":
-        yield Problem("VLLM_USE_FLASHINFER_MOE_FP4 is not 0", ("layers",))
+    if s.env.get(name) != "0":
+        yield Problem(f"{name} is not 0", ("env", name) if name in s.recipe.env else ("layers",))
 
 
 @rule(
@@ -248,5 +262,5 @@ def gemma_tp1(s: Subject) -> Found:
     source="gb10-native-installer fix 5; spark-vllm-guide section 7.1.3",
 )
 def fp8_kernels(s: Subject) -> Found:
-    if s.family("qwen3.5-122b") and s.model.weights == "fp8" and "cutlass-fp8" not in s.layers:
+    if s.family("qwen3.5-122b") and s.weights == "fp8" and "cutlass-fp8" not in s.layers:
         yield Problem("FP8 on this model needs the layer cutlass-fp8", ("layers",))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable
+
+from packaging.version import Version
 
 from builder.knowledge.rule import rule
 from builder.knowledge.subject import Found, Problem, Subject, at
@@ -14,12 +17,16 @@ from builder.knowledge.table import Table
     "GB10-020",
     "Only variables that the base's vLLM reads",
     severity="error",
-    scope="VLLM_* of layers, recipe and run, on bases with an option table",
-    why="vLLM logs `Unknown vLLM environment variable` and does nothing.",
+    scope="VLLM_* of layers, recipe and run, on bases with an option table; TRITON_PTXAS_PATH from Triton 3.6 on",
+    why="vLLM logs `Unknown vLLM environment variable` and does nothing; Triton 3.6 calls another ptxas for this GPU.",
     fix="leave it out; backends are options since 0.24 (--moe-backend, --linear-backend)",
     source="option tables",
 )
 def known_variables(s: Subject) -> Found:
+    ptxas = "TRITON_PTXAS_PATH"
+    if s.base.triton and Version(s.base.triton) >= Version("3.6") and ptxas in {**s.recipe.env, **s.recipe.run.env}:
+        message = f"Triton {s.base.triton} does not use {ptxas} for this GPU, but TRITON_PTXAS_BLACKWELL_PATH"
+        yield Problem(message, _set_by(s, ptxas))
     if s.table is None:
         return
     for name in s.env:
@@ -53,6 +60,8 @@ def known_options(s: Subject) -> Found:
             yield at(name, f"vLLM {table.vllm} has no option --{name}{_close(name, table.flags)}")
         elif value is False and table.flags.get(name) != "toggle":
             yield at(name, f"vLLM {table.vllm} has no option --no-{name}")
+        elif isinstance(value, str) and (name in table.json_keys or value.lstrip().startswith("{")) and _no_json(value):
+            yield at(name, f"--{name} {value} is not JSON: write it as a mapping")
         elif isinstance(value, str) and not _plugged(s, name) and not table.accepts(name, value):
             yield at(name, f"vLLM {table.vllm}: --{name} does not take {value}{_close(value, table.choices[name])}")
         elif isinstance(value, bool) and table.flags.get(name) == "value":
@@ -62,6 +71,14 @@ def known_options(s: Subject) -> Found:
                 if name in table.json_keys and key not in table.json_keys[name]:
                     yield at(name, f"vLLM {table.vllm}: {name} has no key {key}{_close(key, table.json_keys[name])}")
     yield from _speculation(s, table)
+
+
+def _no_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return True
+    return False
 
 
 def _speculation(s: Subject, table: Table) -> Found:
@@ -86,7 +103,7 @@ def _plugged(s: Subject, name: str) -> bool:
     scope="bases below 0.18.1, nightlies, and those whose version is not known",
     why="Its variables and options are not checked; that is said instead of passing them.",
     fix="builder lock --update vllm==VERSION, once the version is known",
-    source="gb10",
+    source="option tables",
 )
 def no_table(s: Subject) -> Found:
     if s.table is None:

@@ -23,8 +23,8 @@ _CONFIG = "speculative-config"
 def own_drafter(s: Subject) -> Found:
     name = s.speculation.get("model")
     known = drafter(str(name)) if name else None
-    if known is not None and s.model.family not in known.targets:
-        yield at(_CONFIG, f"{name} is a drafter for {', '.join(known.targets)}, not for {s.model.family}")
+    if known is not None and s.kin not in known.targets:
+        yield at(_CONFIG, f"{name} is a drafter for {', '.join(known.targets)}, not for {s.kin or s.model.id}")
 
 
 @rule(
@@ -81,8 +81,8 @@ def no_suffix(s: Subject) -> Found:
     source="spark-vllm-guide section 7.1.1",
 )
 def dflash_target(s: Subject) -> Found:
-    if s.dflash and s.model.weights in ("nvfp4", "fp8") and s.base.family != "community":
-        yield at(_CONFIG, f"DFlash on {s.model.weights} weights: few tokens are accepted by stock vLLM")
+    if s.dflash and s.weights in ("nvfp4", "fp8") and s.base.family != "community":
+        yield at(_CONFIG, f"DFlash on {s.weights} weights: few tokens are accepted by stock vLLM")
 
 
 @rule(
@@ -103,7 +103,8 @@ def dflash_needs(s: Subject) -> Found:
         yield Problem(f"vLLM {s.vllm} is too old for DFlash", ("base",))
     if "attention_backend" in s.speculation:
         yield at(_CONFIG, "attention_backend inside the speculative configuration")
-    if not 1 <= int(s.speculation.get("num_speculative_tokens") or 0) <= 16:
+    count = s.speculation.get("num_speculative_tokens")
+    if not isinstance(count, int) or not 1 <= count <= 16:
         yield at(_CONFIG, "DFlash takes 1 to 16 tokens, the drafter's block size")
 
 

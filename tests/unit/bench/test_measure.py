@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from builder.bench.measure import SCENARIOS, Scenario, Server, measure, prompt
-from builder.errors import NetworkError
+from builder.errors import NetworkError, UsageError
 
 TTFT, STEP = 0.20, 0.02
 
@@ -120,5 +120,18 @@ def test_errors_name_the_server_and_not_the_key(url: str) -> None:
     Fake.status, Fake.silent = 200, True
     with pytest.raises(NetworkError, match="no tokens"):
         Server(url).ask("x", 2)
-    with pytest.raises(NetworkError):
+    with pytest.raises(NetworkError, match="cannot be reached") as caught:
         Server("http://127.0.0.1:9")
+    assert "--model" not in caught.value.next, "another name does not help"
+    with pytest.raises(UsageError, match="not a URL"):
+        Server("localhost:8000")
+
+
+@pytest.mark.parametrize(("status", "says"), [(401, "VLLM_API_KEY"), (404, "--model")])
+def test_a_refusal_says_what_to_give(url: str, status: int, says: str) -> None:
+    server = Server(url)
+    Fake.status = status
+    with pytest.raises(NetworkError) as caught:
+        server.ask("x", 2)
+    assert str(status) in caught.value.what
+    assert says in caught.value.next

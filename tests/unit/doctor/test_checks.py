@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
@@ -49,6 +50,8 @@ class Recorded:
         return self.files.get(path)
 
     def glob(self, pattern: str) -> tuple[str, ...]:
+        if not pattern.endswith("*"):
+            return tuple(sorted(path for path in self.files if fnmatchcase(path, pattern)))
         prefix = pattern.rstrip("*")
         below = (path.removeprefix(prefix) for path in self.files if path.startswith(prefix))
         return tuple(sorted({prefix + path.split("/")[0] for path in below}))
@@ -159,6 +162,27 @@ def test_one_thing_broken_is_found_with_a_fix(check: str, state: str, changed: d
     assert found[check].fix
     others = {item.id: item.state for item in found.values() if item.id != check and item.state != "ok"}
     assert others in ({}, {"gpu-runtime": "unknown"}), "what docker does not answer cannot be seen"
+
+
+def test_sockets_need_no_rdma_device() -> None:
+    machine = spark()
+    machine.files = {path: text for path, text in machine.files.items() if not path.startswith(GID)}
+    assert "roce" not in states(machine, **{**TWO, "recipe": "qwen3.5-122b-fp8-dual"})
+    assert states(machine, **TWO)["roce"] == "failed"
+
+
+def test_the_disk_has_room_for_all_of_the_weights_or_has_them() -> None:
+    asked = answers(spark(disk=100_000_000_000), **TWO)["disk"]
+    assert (asked.state, asked.message) == ("failed", "100 GB free; about 160 for image and weights")
+    home = "/home/spark"
+    machine = spark(disk=100_000_000_000, variables={"HOME": home})
+    folder = f"{home}/vllm/hub/models--saricles--MiniMax-M2.7-NVFP4-GB10-AC/snapshots/abc"
+    machine.files[f"{folder}/model-00001.safetensors"] = ""
+    assert answers(machine, **TWO)["disk"].state == "ok"
+    local = spark(disk=32_000_000_000, variables={"HOME": home})
+    assert answers(local, "gemma4-12b-coder")["disk"].state == "failed"
+    local.files[f"{home}/vllm/gemma4-coder/model.safetensors"] = ""
+    assert answers(local, "gemma4-12b-coder")["disk"].state == "ok"
 
 
 def test_kho_switched_off_is_fine() -> None:

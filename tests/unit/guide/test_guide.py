@@ -36,6 +36,25 @@ def test_every_row_of_the_three_documents_is_there() -> None:
     assert count["gb10-native-installer"] >= 8
     assert count["spark-vllm-guide section 12"] >= 13
     assert count["dual-spark-minimax-m2.7"] >= 7
+    names = yaml.safe_load((ROOT / "builder/guide/sources.yaml").read_text("utf-8"))
     for row in rows:
+        # A comma in a text without quotes makes two keys of it.
+        assert set(row) in ({"symptom", "cause", "fix", "source"}, {"symptom", "cause", "fix", "source", "rule"})
+        assert all(isinstance(text, str) for text in row.values())
+        assert any(name in row["source"] for name in (*names, "docs/gpu-tier.md")), row["source"]
         if "rule" in row:
             assert find_rule(row["rule"])
+
+
+def test_a_page_says_all_that_profiles_bring_along() -> None:
+    for name in PROJECT.recipe_names():
+        page = DOCUMENTS[f"recipes/{name}.md"]
+        for profile in PROJECT.recipe(name).profiles.values():
+            assert not [text for text in (*profile.notes, *filter(None, profile.rules.values())) if text not in page]
+
+
+def test_two_nodes_get_their_two_commands() -> None:
+    page = DOCUMENTS["recipes/minimax-m2.7-dual.md"]
+    assert "--role head --ip ADDRESS --interface NAME --hca DEVICES\n" in page
+    assert "--role worker --ip ADDRESS --head ADDRESS --interface NAME --hca DEVICES" in page
+    assert "--hca" not in DOCUMENTS["recipes/qwen3.5-122b-fp8-dual.md"], "sockets need no RDMA devices"

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from builder.cli.lint import as_text
 from builder.errors import UsageError
+from builder.knowledge.families import family_of, has_experts, weights_of
 from builder.knowledge.lint import Finding, lint, lint_recipe
 from builder.knowledge.rule import all_rules, find_rule
 from builder.model.recipe import Recipe
@@ -67,6 +69,8 @@ MUTATIONS: list[tuple[str, str, dict[str, Any]]] = [
     ("GB10-004", "qwen3.5-35b", flags(gpu_memory_utilization=None)),
     ("GB10-004", "qwen3.5-122b-fp8-dual", flags(gpu_memory_utilization=0.85)),
     ("GB10-004", "minimax-m2.7-dual", flags(gpu_memory_utilization=0.88)),
+    ("GB10-002", "qwen3.5-35b", flags(optimization_level="O0")),
+    ("GB10-002", "qwen3.5-35b", flags(compilation_config='{"cudagraph_mode": "none"}')),
     # attention backends
     ("GB10-005", "qwen3.6-35b", flags(attention_backend="FLASHINFER")),
     ("GB10-005", "qwen3.6-35b", flags(attention_backend="flashinfer")),
@@ -84,6 +88,7 @@ MUTATIONS: list[tuple[str, str, dict[str, Any]]] = [
     ("GB10-008", "qwen3.6-27b", flags(quantization="modelopt")),
     ("GB10-008", "qwen3.5-122b", flags(quantization="compressed-tensors")),
     ("GB10-008", "nemotron-super", flags(quantization="modelopt")),
+    ("GB10-008", "nemotron-omni", flags(quantization="modelopt_fp4")),
     ("GB10-009", "qwen3.5-35b", flags(quantization="mxfp4")),
     ("GB10-009", "gpt-oss-120b", flags(quantization=None)),
     ("GB10-009", "gpt-oss-120b", flags(quantization="fp8")),
@@ -98,6 +103,9 @@ MUTATIONS: list[tuple[str, str, dict[str, Any]]] = [
     ("GB10-012", "qwen3.6-35b", flags(max_num_seqs=16)),
     ("GB10-012", "qwen3.6-35b", flags(max_num_seqs=None)),
     ("GB10-012", "nemotron-omni", flags(max_num_seqs=9)),
+    ("GB10-012", "qwen3.5-27b-dflash", flags(speculative_config=None)),
+    ("GB10-012", "qwen3.5-35b", flags(max_num_seqs="four")),
+    ("GB10-004", "qwen3.5-35b", flags(gpu_memory_utilization="85%")),
     # tools
     ("GB10-013", "qwen3.6-27b", flags(enable_auto_tool_choice=None)),
     ("GB10-013", "qwen3.5-122b", flags(tool_call_parser=None)),
@@ -108,18 +116,27 @@ MUTATIONS: list[tuple[str, str, dict[str, Any]]] = [
     # speculation
     ("GB10-015", "laguna-xs2-dflash", spec(**{**LAGUNA, "model": "z-lab/Qwen3.5-9B-DFlash"})),
     ("GB10-016", "qwen3.6-35b", spec(method="mtp", num_speculative_tokens=5)),
+    (
+        "GB10-015",
+        "laguna-xs2-dflash",
+        flags(speculative_config=json.dumps({**LAGUNA, "model": "z-lab/Qwen3.5-4B-DFlash"})),
+    ),
     ("GB10-016", "qwen3.6-27b", spec(method="mtp")),
     ("GB10-017", "qwen3.6-35b", flags(speculative_disable_by_batch_size=32)),
     ("GB10-018", "qwen3.6-27b", spec(method="suffix", num_speculative_tokens=8)),
     ("GB10-019", "laguna-xs2-dflash", {"model": {"weights": "nvfp4"}, "rules": {"GB10-011": REASON}}),
     ("GB10-029", "laguna-xs2-dflash", spec(**LAGUNA, attention_backend="TRITON_ATTN")),
     ("GB10-029", "laguna-xs2-dflash", spec(**{**LAGUNA, "num_speculative_tokens": 32})),
+    ("GB10-029", "laguna-xs2-dflash", spec(**{**LAGUNA, "num_speculative_tokens": "seven"})),
     ("GB10-029", "laguna-xs2-dflash", without("dflash", "laguna-xs2-dflash")),
     ("GB10-034", "gemma4-12b-coder", spec(**MTP3, model="/model/assistant")),
     # what the base's vLLM has
     ("GB10-020", "qwen3.6-35b", {"env": {"VLLM_FP8_MOE_BACKEND": "triton"}}),
     ("GB10-020", "gpt-oss-120b", {"env": {"VLLM_MXFP4_BACKEND": "marlin"}}),
     ("GB10-020", "qwen3.5-35b", {"run": {"env": {"VLLM_ATTENTION_BACKEND": "TRITON_ATTN"}}}),
+    ("GB10-020", "qwen3.5-35b", {"env": {"TRITON_PTXAS_PATH": "/usr/local/cuda/bin/ptxas"}}),
+    ("GB10-021", "qwen3.5-35b", flags(speculative_config="ngram")),
+    ("GB10-021", "qwen3.5-35b", flags(media_io_kwargs="{video: 1}")),
     ("GB10-021", "qwen3.6-35b", flags(tool_call_parser="qwen3_xlm")),
     ("GB10-021", "nemotron-omni", flags(linear_backend="marlin")),
     ("GB10-021", "nemotron-omni", flags(reasoning_parser="nano_v3")),
@@ -148,6 +165,7 @@ MUTATIONS: list[tuple[str, str, dict[str, Any]]] = [
     ("GB10-030", "qwen3-coder-next", without("marlin", "qwen3-coder-next")),
     ("GB10-031", "qwen3.6-35b", with_layers("qwen3.6-35b", marlin={"flashinfer_moe_fp4": True})),
     ("GB10-031", "gpt-oss-120b", {"env": {"VLLM_USE_FLASHINFER_MOE_FP4": "1"}}),
+    ("GB10-031", "gemma4-26b", with_layers("gemma4-26b", marlin={"flashinfer_moe_fp4": True})),
     ("GB10-033", "gemma4-26b", flags(tensor_parallel_size=2)),
     ("GB10-035", "qwen3.5-122b-fp8-dual", without("cutlass-fp8", "qwen3.5-122b-fp8-dual")),
 ]
@@ -243,6 +261,25 @@ def test_gb10_009_quantisation_on_ngc(weights: str, needed: str) -> None:
     assert "GB10-009" not in broken(PROJECT.recipe("qwen3-coder-next")), "vLLM's own images find it themselves"
 
 
+@pytest.mark.parametrize("checkpoint", ["compressed-tensors", "modelopt"])
+def test_gb10_009_is_not_about_formats_that_vllm_finds_itself(checkpoint: str) -> None:
+    change = {"base": "ngc-26.04", "model": {"checkpoint": checkpoint}, **flags(attention_backend="TRITON_ATTN")}
+    assert {"GB10-008", "GB10-009"}.isdisjoint(broken(mutated("qwen3-coder-next", change)))
+
+
+def test_gb10_008_another_modelopt_checkpoint_may_say_so() -> None:
+    other = {"model": {"id": "nvidia/Other-NVFP4", "family": None}}
+    assert "GB10-008" not in broken(mutated("qwen3.6-35b", other))
+    assert "GB10-008" in broken(mutated("qwen3.6-35b", {"model": {**other["model"], "checkpoint": "native"}}))
+
+
+def test_gb10_006_and_007_know_a_base_of_ones_own_by_its_image(tmp_path: Path) -> None:
+    project = project_with(tmp_path, "ngc-26.04", "name: ngc-26.04", "name: ours")
+    (tmp_path / "recipes/bases/ngc-26.04.yaml").rename(tmp_path / "recipes/bases/ours.yaml")
+    change = {"base": "ours", **flags(attention_backend=None, load_format="fastsafetensors")}
+    assert {"GB10-006", "GB10-007"} <= broken(mutated("gpt-oss-120b", change), project)
+
+
 def test_gb10_026_mixed_precision_on_ngc_26_02() -> None:
     change = {"layers": ["marlin"], "base": "ngc-26.02", "model": {"mixed_precision": True}}
     assert "GB10-026" in broken(mutated("qwen3.5-122b", change))
@@ -253,11 +290,33 @@ def test_gb10_026_mixed_precision_on_ngc_26_02() -> None:
 def test_gb10_027_transformers_5_for_qwen3_5_122b() -> None:
     assert "GB10-027" in broken(mutated("qwen3.5-122b", {"base": "vllm-openai-0.18.1"}))
     assert "GB10-027" not in broken(mutated("qwen3.5-122b", {"base": "vllm-openai-0.20"}))
+    assert "GB10-027" in broken(mutated("qwen3.5-122b", {"base": "ngc-26.03"})), "older than every table"
 
 
 def test_gb10_028_a_base_for_driver_590_is_noted() -> None:
     assert "GB10-028" in broken(PROJECT.recipe("nemotron-nano"))
     assert "GB10-028" not in broken(PROJECT.recipe("nemotron-nano-openai"))
+
+
+def test_a_model_is_known_by_its_name_where_the_recipe_does_not_say_what_it_is() -> None:
+    """A newcomer's recipe names a model and a base, and copies a command."""
+    for name in PROJECT.recipe_names():
+        model = PROJECT.recipe(name).model
+        assert family_of(model.id) == model.family
+        assert weights_of(model.id) in (model.weights, None)
+        assert not has_experts(model.id) or model.moe
+    bare = {"id": "nvidia/Qwen3.6-35B-A3B-NVFP4", "checkpoint": "modelopt"}
+    data = {"name": "mine", "title": "Mine", "model": bare, "base": "hermetic-0.23", "layers": ["marlin"]}
+    data["serve"] = {"flags": {"gpu-memory-utilization": 0.85, "max-num-seqs": 4, "attention-backend": "FLASHINFER"}}
+    assert broken(Recipe.model_validate(data)) == {"GB10-001", "GB10-005", "GB10-008"}
+
+
+def test_the_recipe_is_named_where_the_line_is_of_another(tmp_path: Path) -> None:
+    texts = [as_text(item) for item in lint(PROJECT, ["nemotron-omni", "nemotron-omni-vision"])]
+    inherited = [text for text in texts if "[recipe nemotron-omni-vision]" in text]
+    assert inherited
+    assert all(text.startswith("recipes/nemotron-omni.yaml:") for text in inherited)
+    assert not [text for text in texts if "[recipe nemotron-omni]" in text]
 
 
 def test_the_line_is_that_of_the_profile() -> None:

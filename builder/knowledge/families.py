@@ -1,0 +1,50 @@
+"""What the name of a model's repository says: its family, the format of its weights, whether it has experts.
+
+A recipe that says so itself is believed; this is for those that do not, so that the rules about a model hold for its
+copies and quantisations too.
+"""
+
+from __future__ import annotations
+
+import re
+
+_FAMILIES = (
+    # What a name has to contain, small letters and digits only; the first that fits.
+    ("nemotron3nanoomni", "nemotron-omni"),
+    ("nemotron3nano", "nemotron-nano"),
+    ("nemotron3super", "nemotron-super"),
+    ("qwen3635b", "qwen3.6-35b"),
+    ("qwen3627b", "qwen3.6-27b"),
+    ("qwen35122b", "qwen3.5-122b"),
+    ("qwen3535b", "qwen3.5-35b"),
+    ("qwen3527b", "qwen3.5-27b"),
+    ("qwen359b", "qwen3.5-9b"),
+    ("qwen354b", "qwen3.5-4b"),
+    ("qwen3codernext", "qwen3-coder-next"),
+    ("qwen3omni", "qwen3-omni"),
+    ("qwen38b", "qwen3-8b"),
+    ("gemma412bcoder", "gemma4-12b-coder"),
+    ("gemma426b", "gemma4-26b"),
+    ("gemma431b", "gemma4-31b"),
+    ("lagunaxs2", "laguna"),
+    ("minimaxm27", "minimax-m2.7"),
+    ("gptoss", "gpt-oss"),
+)
+_WEIGHTS = (("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("fp8", "fp8"), ("int4|gptq|awq", "int4"))
+
+
+def family_of(id: str) -> str | None:
+    """The family that a repository's name tells, as recipes call it; None for one that no rule knows."""
+    name = re.sub(r"[^a-z0-9]", "", id.rpartition("/")[2].lower())
+    return next((family for part, family in _FAMILIES if part in name), None)
+
+
+def weights_of(id: str) -> str | None:
+    """The format of the weights that a repository's name tells, as `model.weights` has it; None where it does not."""
+    name = id.rpartition("/")[2].lower()
+    return next((weights for part, weights in _WEIGHTS if re.search(rf"(^|[^a-z0-9])({part})", name)), None)
+
+
+def has_experts(id: str) -> bool:
+    """Whether a repository's name tells the parameters that are active, as -A3B does: those models have experts."""
+    return re.search(r"-A\d+(\.\d+)?B(-|$)", id, re.IGNORECASE) is not None

@@ -1,0 +1,95 @@
+"""`builder run` and `builder prefetch` as a user calls them: what does not fit is said with the next step."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.cli.conftest import Cli
+
+ONE = ("run", "--recipe", "nemotron-omni", "--image", "x:1")
+TWO = ("run", "--recipe", "minimax-m2.7-dual", "--image", "x:1")
+HEAD = ("--role", "head", "--ip", "192.168.100.10", "--interface", "bond0")
+
+WRONG: list[tuple[tuple[str, ...], str]] = [
+    ((*ONE, "--profile", "fast"), "has no profile 'fast'\n  cause: its profiles: default, "),
+    ((*ONE, "--format", "k8s"), "there is no format 'k8s'\n  cause: one of docker, compose, systemd, env"),
+    ((*ONE, "--exec", "--format", "compose"), "--exec runs the docker command"),
+    ((*ONE, "--user", "me"), "not UID or UID:GID"),
+    ((*ONE, "--base", "ngc-26.04"), "next:  to try it all the same: builder new recipe NAME --extends nemotron-omni"),
+    ((*ONE, "--interface", "bond0"), "--interface is for one of two Sparks: say which"),
+    ((*ONE, *HEAD), "runs on one Spark: it has no head and worker"),
+    (TWO, "--role head --ip ADDRESS --interface NAME --hca DEVICES"),
+    (TWO[:3], "runs on two Sparks"),
+    ((*TWO, *HEAD), "--hca, as `ibdev2netdev` lists them"),
+    ((*TWO, "--role", "both"), "neither head nor worker"),
+    ((*TWO, "--role", "worker", *HEAD[2:]), "and --head on the worker"),
+    ((*TWO, "--netplan"), "--netplan needs --ip and --interface"),
+    ((*TWO, "--netplan", "--ip", "192.168.100.10/24", "--interface", "bond0"), "'192.168.100.10/24' is not an IPv4"),
+    (("run", "--recipe", "tiny"), "builder build --recipe tiny --load; or name an image: --image REF"),
+    (("run", "--recipe", "tiny", "--profile", "ngram"), "builder build --recipe tiny --profile ngram --load"),
+    (("prefetch", "--recipe", "qwen3-omni", "--exec", "--json"), "choose one"),
+]
+
+
+@pytest.mark.parametrize(("words", "what"), WRONG, ids=[" ".join(words[1:])[:70] for words, _ in WRONG])
+def test_what_does_not_fit_is_2_and_says_what_does(cli: Cli, words: tuple[str, ...], what: str) -> None:
+    said = cli(*words)
+    assert (said.code, said.out) == (2, "")
+    assert what in said.err
+
+
+def test_an_unpinned_base_is_4_and_another_base_is_named(cli: Cli) -> None:
+    said = cli("run", "--recipe", "qwen3.6-35b")
+    assert said.code == 4
+    assert "or --base vllm-openai-0.24.0; or name an image: --image REF" in said.err
+
+
+def test_without_docker_or_hf_it_is_5_and_nothing_was_made(cli: Cli) -> None:
+    prefetch = ("prefetch", "--recipe", "qwen3-omni", "--exec")
+    for words, what in (((*ONE, "--exec"), "docker is not installed"), (prefetch, "the command hf is not installed")):
+        said = cli(*words)
+        assert (said.code, said.out) == (5, "")
+        assert what in said.err
+        assert "next:" in said.err
+    assert list((cli.folder / "home").iterdir()) == []
+
+
+def failing_docker(cli: Cli) -> None:
+    (cli.folder / "bin").mkdir()
+    (cli.folder / "bin/docker").write_text("#!/bin/sh\nexit 125\n")
+    (cli.folder / "bin/docker").chmod(0o755)
+
+
+def test_docker_that_fails_is_5_with_a_next_step(cli: Cli) -> None:
+    failing_docker(cli)
+    said = cli(*ONE, "--exec")
+    assert said.code == 5
+    assert "docker run ended with 125" in said.err
+    assert "docker rm --force nemotron-omni" in said.err
+    assert {path.name for path in (cli.folder / "home").iterdir()} == {"vllm", "media", "vllm-compile-cache"}
+
+
+def test_a_mounted_file_is_not_made_a_folder(cli: Cli) -> None:
+    failing_docker(cli)
+    words = ("run", "--recipe", "gemma4-26b", "--profile", "patched-loader", "--image", "x:1", "--exec")
+    said = cli(*words)
+    assert said.code == 2
+    assert "gemma4_patched.py\n  next:  builder prefetch" in said.err
+    file = cli.folder / "home/vllm/gemma4-26b-a4b-nvfp4/gemma4_patched.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("loader")
+    assert cli(*words).code == 5, "docker was asked"
+    assert file.read_text() == "loader"
+
+
+def test_the_head_says_how_the_worker_is_started_and_the_link_how_it_is_tried(cli: Cli) -> None:
+    said = cli(*TWO, *HEAD, "--hca", "rocep1s0f0")
+    worker = said.err.partition("have to be: ")[2].strip()
+    assert worker.startswith("builder run --recipe minimax-m2.7-dual --image x:1 --role worker")
+    again = cli(*worker.replace("ITS-ADDRESS", "192.168.100.11").split()[1:])
+    assert again.code == 0
+    assert "ray start --address=192.168.100.10:6379" in again.out
+    netplan = cli(*TWO[:3], "--netplan", *HEAD[2:])
+    assert netplan.code == 0
+    assert "bonds:\n    bond0:\n      mtu: 9000" in netplan.out
+    assert "192.168.100.10" not in netplan.err, "not a ping of itself"
