@@ -172,6 +172,7 @@ def _serving(recipe: Recipe) -> str:
 def _profile_row(project: Project, recipe: Recipe, name: str) -> tuple[str, str, str]:
     served = with_profile(recipe, name, project.shared_profiles)
     changes = [f"base {served.base}"] if served.base != recipe.base else []
+    changes += [f"{served.nodes} nodes"] if served.nodes != recipe.nodes else []
     before, after = recipe.serve.flags, served.serve.flags
     changes += [f"no --{flag}" for flag in before if after.get(flag) is None and before[flag] is not None]
     for flag, value in after.items():

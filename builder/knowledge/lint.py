@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from builder.errors import UsageError
 from builder.knowledge.rule import Rule, all_rules
 from builder.knowledge.subject import Subject
 from builder.model.base import Base
@@ -41,11 +42,38 @@ class Finding:
 
 
 def lint(project: Project, names: Iterable[str] | None = None, *, base: str | None = None) -> list[Finding]:
-    """Findings for these recipes (all when None), in the order of recipes, profiles and rules."""
+    """Findings for these recipes, in the order of recipes, profiles and rules.
+
+    names: all when None; with a base those that can be built on it. Raises UsageError for a base that is none, and for
+    a recipe by name that cannot be built on it.
+    """
     found: list[Finding] = []
+    fits = False
     for name in project.recipe_names() if names is None else names:
-        found += lint_recipe(project, project.recipe(name), base=base)
+        recipe = project.recipe(name)
+        if names is None and base is not None and not _fits(project, recipe, base):
+            continue
+        fits = True
+        found += lint_recipe(project, recipe, base=base)
+    if not fits and base is not None and names is None:
+        raise UsageError(f"no recipe can be built on base {base!r}", next="builder list bases; builder list")
     return found
+
+
+def _fits(project: Project, recipe: Recipe, base: str) -> bool:
+    """Whether the recipe or one of its profiles can be built on the base."""
+    profiles = (None, *recipe.profiles)
+    return any(_on(project, with_profile(recipe, profile, project.shared_profiles), base) for profile in profiles)
+
+
+def _on(project: Project, recipe: Recipe, base: str | None) -> list[Base]:
+    """The bases to look at: that one where the recipe fits it, all that it names without one."""
+    if base is None:
+        return fitting_bases(project, recipe)
+    try:
+        return [select_base(project, recipe, base)]
+    except UsageError:
+        return []
 
 
 def lint_recipe(
@@ -54,9 +82,12 @@ def lint_recipe(
     """Findings for one recipe. base: only on this one. profiles: only these (None is the recipe itself)."""
     found: list[Finding] = []
     places = _Places(project, recipe)
+    if base is not None and not _fits(project, recipe, base):
+        select_base(project, recipe, base)
     for profile in profiles if profiles is not None else (None, *recipe.profiles):
         served = with_profile(recipe, profile, project.shared_profiles)
-        bases = [select_base(project, served, base)] if base else fitting_bases(project, served)
+        # A profile may have a base of its own.
+        bases = _on(project, served, base)
         for finding in _merged([_judge(project, served, item, profile) for item in bases], len(bases)):
             inherited = any(_same(finding, other) for other in found)
             if not inherited:

@@ -248,6 +248,14 @@ RECIPES: list[Row] = [
             "reasoning-parser": "openai_gptoss",
         },
     ),
+    (
+        "gpt-oss-120b",
+        "two-node",
+        {"tensor-parallel-size": 2, "gpu-memory-utilization": 0.82, "max-model-len": 131072},
+    ),
+    ("nemotron-omni", "fp8-cache", {"kv-cache-dtype": "fp8"}),
+    ("qwen3.5-122b-fp8-dual", "low-memory", {"gpu-memory-utilization": 0.75, "max-model-len": 8192}),
+    ("qwen3.6-35b", "minimal", {"quantization": "modelopt", "moe-backend": "marlin", "kv-cache-dtype": None}),
 ]
 
 

@@ -340,6 +340,16 @@ def test_rules_explain_themselves() -> None:
         find_rule("GB10-999")
 
 
+def test_lint_on_one_base_looks_at_what_can_be_built_there() -> None:
+    found = lint(PROJECT, base="hermetic")
+    assert {"gemma4-12b-coder", "nemotron-omni"} <= {item.recipe for item in found}
+    assert "gemma4-31b-dflash" not in {item.recipe for item in found}, "it has one base, of a registry"
+    assert lint(PROJECT, ["gemma4-26b"], base="hermetic") == [], "although its profile ngc is for another base"
+    for names, base in ((["gemma4-31b-dflash"], "hermetic"), (None, "nowhere"), (["nemotron-omni"], "nowhere")):
+        with pytest.raises(UsageError):
+            lint(PROJECT, names, base=base)
+
+
 def test_sarif_is_for_code_scanning() -> None:
     from builder.cli.lint import as_sarif
 

@@ -115,6 +115,8 @@ def test_ray_brings_wheels_and_switches_its_memory_monitor_off() -> None:
     layer = planned("ray", "hermetic-0.20")
     assert "ray" in {item.name.partition(" ")[0] for item in layer.inputs}
     assert env(layer) == {"RAY_memory_monitor_refresh_ms": "0", "RAY_memory_usage_threshold": "1.0"}
+    vendor = planned("ray", "ngc-26.04")
+    assert {i.name.partition(" ")[0] for i in vendor.inputs} >= {"ray"}, "that image ships none"
 
 
 def test_omni_brings_vllm_omni_of_the_same_version() -> None:
