@@ -6,416 +6,25 @@ digests that fit; where more than one check fails, the case says which.
 
 from __future__ import annotations
 
-import copy
-import hashlib
 import io
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-import zstandard
 
-from builder.model.check import Check
 from builder.smoke.elf import AARCH64, machine_of, read_dynamic, reader
-from builder.smoke.gather import checks_of
-from builder.smoke.image import Image, LayerBlob, open_image
-from builder.smoke.layers import LayerStream, clean
-from builder.smoke.report import Report
 from builder.smoke.static import check_image
-from tests.integration.sabotage_project import SITE, build
-from tests.unit.smoke.make import Member, elf, fatbin, folder, link, program, tar
-
-NCCL = "opt/nccl/lib/libnccl.so.2.29.7"
-WHEELS = "wheels-libraries"
-Tree = dict[str, Member]
-
-
-@dataclass(frozen=True)
-class Whole:
-    """The healthy image, its checks, the layers' members."""
-
-    image: Image
-    checks: list[Check]
-    trees: dict[str, Tree]
+from tests.integration.sabotage import Broken, Case, Whole
+from tests.integration.sabotage_cases import CASES, WHEELS
+from tests.integration.sabotage_project import build
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    built, store = build(tmp_path_factory.mktemp("sabotage"))
-    image = open_image(store.root, built.image.digest)
-    return Whole(image, checks_of(built.plan), {})
-
-
-def members(whole: Whole, name: str) -> Tree:
-    """A layer's members by path; read once."""
-    if name not in whole.trees:
-        blob = whole.image.layers[whole.image.names.index(name)]
-        found: Tree = {}
-        with LayerStream(blob.open(), name) as stream:
-            for member in stream:
-                data = stream.stream.read(member.size) if member.isreg() else b""
-                found[clean(member.name)] = Member(data, member.mode, member.type, member.linkname, member.uid)
-        whole.trees[name] = found
-    return whole.trees[name]
-
-
-@dataclass
-class Broken:
-    """The healthy image, to be changed."""
-
-    whole: Whole
-    where: Path
-    config: dict[str, Any]
-    layers: list[LayerBlob]
-    manifest: dict[str, Any] = field(default_factory=dict)
-
-    def edit(self, layer: str) -> Tree:
-        """The members of a layer, to be changed in place."""
-        number = self.whole.image.names.index(layer)
-        tree = dict(members(self.whole, layer))
-        self._edited[number] = tree
-        return tree
-
-    def add(self, files: dict[str, Member | bytes], name: str = "extra", *, parents: bool = True) -> None:
-        """A further layer on top, made as builder would."""
-        blob, diff_id = self._blob(tar(files, parents=parents))
-        self.layers.append(blob)
-        self.config["rootfs"]["diff_ids"].append(diff_id)
-        self.config["history"].append({"created_by": f"builder: {name}"})
-
-    def __post_init__(self) -> None:
-        self._edited: dict[int, Tree] = {}
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.config["config"]
-        return found
-
-    def env(self, name: str, value: str | None) -> None:
-        """Set a variable, or take it away."""
-        words = [word for word in self.settings["Env"] if not word.startswith(f"{name}=")]
-        self.settings["Env"] = [*words, *([f"{name}={value}"] if value is not None else [])]
-
-    def _blob(self, data: bytes) -> tuple[LayerBlob, str]:
-        packed = zstandard.ZstdCompressor(1).compress(data)
-        value = hashlib.sha256(packed).hexdigest()
-        path = self.where / value
-        path.write_bytes(packed)
-        return LayerBlob(f"sha256:{value}", len(packed), path), f"sha256:{hashlib.sha256(data).hexdigest()}"
-
-    def finish(self) -> Image:
-        for number, tree in self._edited.items():
-            self.layers[number], self.config["rootfs"]["diff_ids"][number] = self._blob(tar(tree, parents=False))
-        return replace(self.whole.image, config=self.config, layers=tuple(self.layers))
-
-
-Change = Callable[[Broken], Any]
-CASES: list[tuple[str, Change, set[str], str]] = []
-
-
-def case(fails: str, says: str) -> Callable[[Change], Change]:
-    """A way to break the image: the ids of the checks that fail, and what the first says."""
-
-    def register(change: Change) -> Change:
-        CASES.append((change.__name__.strip("_"), change, set(fails.split()), says))
-        return change
-
-    return register
-
-
-# --- libraries and GPU code
-
-
-@case("nccl-chosen", "not the one below /opt/nccl/")
-def wrong_libnccl_mapped(b: Broken) -> None:
-    """Another libnccl is where torch looks. The path is one that may be replaced."""
-    b.add({f"{SITE}/nvidia/nccl/lib/libnccl.so.2": elf(gpu=fatbin((2, 120, 0)))})
-
-
-@case("nccl-chosen links nccl-library nccl-sm121 nccl-elf", "where the loader looks")
-def nccl_link_dangling(b: Broken) -> None:
-    """The library behind the link is gone: whoever follows the link fails."""
-    b.edit("nccl").pop(NCCL)
-
-
-@case("links", "/opt/other -> nowhere")
-def symlink_dangling(b: Broken) -> None:
-    b.add({"opt/other": link("nowhere")})
-
-
-@case("image-elf-ours", "msgspec")
-def x86_library(b: Broken) -> None:
-    tree = b.edit(WHEELS)
-    path = next(path for path in tree if "msgspec" in path and path.endswith(".so"))
-    # The same size, so that the wheel's record still fits.
-    data = bytearray(tree[path].data)
-    data[18:20] = (62).to_bytes(2, "little")
-    tree[path] = replace(tree[path], data=bytes(data))
-
-
-@case("nccl-elf image-elf-ours nccl-chosen", "x86-64")
-def nccl_for_x86(b: Broken) -> None:
-    """Each of the three asks about this file: its layer, every library, and the loader, which passes it over."""
-    b.edit("nccl")[NCCL] = program(elf(machine=62, gpu=fatbin((2, 121, 0))))
-
-
-@case("nccl-sm121", "no sm_121 code")
-def nccl_without_sm_121(b: Broken) -> None:
-    b.edit("nccl")[NCCL] = program(elf(soname="libnccl.so.2", gpu=fatbin((2, 90, 0), (2, 120, 0), (1, 120, 0))))
-
-
-@case("image-elf-ours image-records", "it ends before its last section")
-def truncated_library(b: Broken) -> None:
-    """The wheel's record knows how long the file was."""
-    tree = b.edit(WHEELS)
-    path = next(path for path in tree if "torchaudio" in path and path.endswith(".so"))
-    tree[path] = replace(tree[path], data=tree[path].data[: len(tree[path].data) // 2])
-
-
-@case("image-symbol-versions", "GLIBC_2.99")
-def glibc_too_new(b: Broken) -> None:
-    versions = {"libc.so.6": ["GLIBC_2.17", "GLIBC_2.99"]}
-    b.edit("nccl")[NCCL] = program(elf(gpu=fatbin((2, 121, 0)), versions=versions))
-
-
-@case("image-symbol-versions", "GLIBCXX_3.4.99")
-def libstdcxx_too_new(b: Broken) -> None:
-    b.add({"opt/x/libx.so": elf(versions={"libstdc++.so.6": ["GLIBCXX_3.4.29", "GLIBCXX_3.4.99"]})})
-
-
-@case("image-symbol-versions", "libstdc++.so.6 is not in the image")
-def libstdcxx_gone(b: Broken) -> None:
-    tree = b.edit("root")
-    for path in [path for path in tree if "libstdc++.so.6" in path]:
-        del tree[path]
-
-
-@case("ptxas-chosen", "does not know sm_121a")
-def ptxas_too_old(b: Broken) -> None:
-    b.edit("cuda")["usr/local/cuda/bin/ptxas"] = program(elf(more=b"release 12.8, V12.8.93\0sm_120a\0"))
-
-
-@case("ptxas-chosen", "(12.9.1), which does not know sm_121a")
-def ptxas_without_the_variant(b: Broken) -> None:
-    """It knows sm_121, but not sm_121a, which Triton asks for."""
-    b.edit("cuda")["usr/local/cuda/bin/ptxas"] = program(elf(more=b"release 12.9, V12.9.1\0sm_121\0sm_120a\0"))
-
-
-@case("ptxas-chosen ptxas-file", "cannot be executed")
-def ptxas_without_its_mode(b: Broken) -> None:
-    """Triton would then fall back to its own, which cannot be executed either."""
-    tree = b.edit("cuda")
-    tree["usr/local/cuda/bin/ptxas"] = replace(tree["usr/local/cuda/bin/ptxas"], mode=0o644)
-    wheels = b.edit("wheels-torch")
-    own = f"{SITE}/triton/backends/nvidia/bin/ptxas-blackwell"
-    wheels[own] = replace(wheels[own], mode=0o644)
-
-
-# --- Python
-
-
-@case("audio-soundfile", "soundfile-*.dist-info is not in the image")
-def missing_audio_wheel(b: Broken) -> None:
-    tree = b.edit("audio")
-    for path in [path for path in tree if "soundfile" in path]:
-        del tree[path]
-
-
-@case("nothing-covered", f"covers the file /{SITE}/vllm/__init__.py of wheels-torch")
-def changed_base_package(b: Broken) -> None:
-    b.add({f"{SITE}/vllm/__init__.py": b"patched = True\n"})
-
-
-@case("image-records", "vllm/__init__.py has 15 bytes, not 16")
-def changed_file_of_a_wheel(b: Broken) -> None:
-    b.edit("wheels-torch")[f"{SITE}/vllm/__init__.py"] = Member(b"patched = True\n")
-
-
-@case("image-records", "is not there")
-def file_of_a_wheel_gone(b: Broken) -> None:
-    b.edit("audio").pop(f"{SITE}/soundfile.py")
-
-
-@case("image-distributions vllm-version", "vllm: 0.20.0")
-def two_versions_of_a_distribution(b: Broken) -> None:
-    """The check of vLLM's version sees both, too."""
-    b.add({f"{SITE}/vllm-0.21.0.dist-info/METADATA": b"Name: vllm\nVersion: 0.21.0\n"})
-
-
-@case("image-vllm-env", "vLLM 0.20.0 does not read VLLM_MOE_BACKEND")
-def variable_that_the_version_ignores(b: Broken) -> None:
-    b.env("VLLM_MOE_BACKEND", "marlin")
-
-
-@case("image-no-bytecode", "soundfile.cpython-313.pyc")
-def bytecode(b: Broken) -> None:
-    b.add({f"{SITE}/__pycache__/soundfile.cpython-313.pyc": b"\xf3\x0d\r\n"})
-
-
-# --- files, modes, owners
-
-
-@case("image-no-setuid", "/usr/local/bin/helper (4755")
-def setuid_file(b: Broken) -> None:
-    b.add({"usr/local/bin/helper": Member(elf(), 0o4755)})
-
-
-@case("image-no-setuid", "/usr/local/bin/helper (2755")
-def setgid_file(b: Broken) -> None:
-    b.add({"usr/local/bin/helper": Member(elf(), 0o2755)})
-
-
-@case("image-no-world-writable", "/opt/shared (0777)")
-def world_writable_folder(b: Broken) -> None:
-    b.add({"opt/shared": folder(0o777)})
-
-
-@case("image-owners", "/opt/data (1000:0, extra)")
-def wrong_owner(b: Broken) -> None:
-    b.add({"opt/data": Member(b"x", uid=1000)})
-
-
-@case("image-parents-0755", "lacks /opt/deep")
-def parent_missing(b: Broken) -> None:
-    b.add({"opt": folder(), "opt/deep/file": b"x"}, parents=False)
-
-
-@case("image-parents-0755", "/opt as 0700")
-def parent_locked(b: Broken) -> None:
-    b.add({"opt": folder(0o700), "opt/file": b"x"})
-
-
-@case("image-places nothing-covered", "has /lib")
-def file_under_a_base_symlink(b: Broken) -> None:
-    """/lib is a link of the base: the folder replaces it, which is said of both."""
-    b.add({"lib/aarch64-linux-gnu/libx.so": elf()})
-
-
-@case("image-places", "removes /etc/debian_version")
-def whiteout(b: Broken) -> None:
-    b.add({"etc/.wh.debian_version": b""})
-
-
-@case("image-starts", "/usr/bin/python9 is not in the image")
-def wrong_interpreter(b: Broken) -> None:
-    tree = b.edit("wheels-torch")
-    data = tree["usr/local/bin/vllm"].data.replace(b"python3", b"python9", 1)
-    tree["usr/local/bin/vllm"] = replace(tree["usr/local/bin/vllm"], data=data)
-
-
-# --- secrets
-
-
-def _token() -> bytes:
-    # Put together here, so that no scanner takes this file for a leak.
-    return b"hf_" + b"QzWxEcRvTbYnUmIkOlPaSdFgHjKlZx" + b"CvBn"
-
-
-@case("image-no-secrets", "a Hugging Face token in /opt/app/settings.py (extra)")
-def token_in_a_layer(b: Broken) -> None:
-    b.add({"opt/app/settings.py": b'TOKEN = "' + _token() + b'"\n'})
-
-
-@case("image-no-secrets nothing-covered", "a Hugging Face token in /opt/app/settings.py (first)")
-def token_that_a_later_layer_hides(b: Broken) -> None:
-    """What a later layer covers is still in the image; covering it is another fault."""
-    b.add({"opt/app/settings.py": _token()}, "first")
-    b.add({"opt/app/settings.py": b"TOKEN = None\n"}, "second")
-
-
-@case("image-no-secrets", "a private key in /srv/id_rsa")
-def private_key(b: Broken) -> None:
-    body = "\n".join(hashlib.sha512(bytes([n])).hexdigest()[:64] for n in range(9))
-    b.add({"srv/id_rsa": f"-----BEGIN OPENSSH PRIVATE KEY-----\n{body}\n".encode()})
-
-
-@case("image-no-secrets", "a registry login in /srv/.docker/config.json")
-def registry_login(b: Broken) -> None:
-    b.add({"srv/.docker/config.json": b'{"auths": {"nvcr.io": {"auth": "JG9hdXRoOmFiYw=="}}}'})
-
-
-@case("image-no-secrets", "a value of a variable for secrets in the variable HF_TOKEN")
-def secret_variable(b: Broken) -> None:
-    b.env("HF_TOKEN", "something-secret")
-
-
-@case("image-no-secrets", "in the history")
-def secret_in_the_history(b: Broken) -> None:
-    b.config["history"][0]["comment"] = "RUN pip install --index-url https://me:geheim@host/simple x"
-
-
-# --- configuration
-
-
-@case("image-platform", "linux/amd64, not linux/arm64")
-def wrong_platform(b: Broken) -> None:
-    b.config["architecture"] = "amd64"
-
-
-@case("entrypoint", "expected ['someone/small', '--port', '8000']")
-def wrong_entrypoint_family(b: Broken) -> None:
-    """As for bases whose entrypoint passes everything through: `vllm serve` would come twice."""
-    b.settings["Cmd"] = ["vllm", "serve", *b.settings["Cmd"]]
-
-
-@case("image-starts env-path", "vllm is not in the image in /usr/local/cuda/bin:/usr/bin")
-def missing_path_entry(b: Broken) -> None:
-    """The recipe's PATH is another, and the entrypoint is no longer found."""
-    b.env("PATH", "/usr/local/cuda/bin:/usr/bin")
-
-
-@case("marlin-atomic-add env-vllm-marlin-use-atomic-add", "is not set")
-def variable_missing(b: Broken) -> None:
-    """Asked for by the layer, and by the plan."""
-    b.env("VLLM_MARLIN_USE_ATOMIC_ADD", None)
-
-
-@case("label-org.builder.recipe", "is not set")
-def label_missing(b: Broken) -> None:
-    del b.settings["Labels"]["org.builder.recipe"]
-
-
-@case("image-config", "7 layers, but 6 diff_ids")
-def diff_id_missing(b: Broken) -> None:
-    b.config["rootfs"]["diff_ids"].pop()
-
-
-@case("image-config", "set twice: PATH")
-def variable_twice(b: Broken) -> None:
-    b.settings["Env"] = [*b.settings["Env"], b.settings["Env"][0]]
-
-
-# --- blobs
-
-
-@case("nccl-is-small", "its budget is 1")
-def layer_over_its_budget(b: Broken) -> None:
-    import random
-
-    b.edit("nccl")["opt/nccl/share"] = Member(random.Random(1).randbytes(2_000_000))
-
-
-@case("image-layer-size", "10 is the limit")
-def layer_above_10_gb(b: Broken) -> None:
-    """Only its size is asked for: the blob itself stays away, as one of a base would."""
-    b.config["history"].append({"created_by": "RUN download"})
-    b.config["rootfs"]["diff_ids"].append("sha256:" + "0" * 64)
-    b.layers.append(LayerBlob("sha256:" + "0" * 64, 10_500_000_000, b.where / "none"))
-
-
-@case("image-blobs", "hashes to sha256:")
-def blob_of_another_digest(b: Broken) -> None:
-    b.layers[-1] = replace(b.layers[-1], digest="sha256:" + "1" * 64)
-
-
-def run(image: Image, checks: list[Check]) -> Report:
-    return check_image(image, checks)
+    return Whole.of(*build(tmp_path_factory.mktemp("sabotage")))
 
 
 def test_the_healthy_image_passes_everything(whole: Whole) -> None:
-    report = run(whole.image, whole.checks)
+    report = check_image(whole.image, whole.checks)
     assert [(result.id, result.message) for result in report.results if result.status != "pass"] == []
     assert report.count("pass") > 40
     code = next(result for result in report.results if result.kind == "gpu-code").details
@@ -423,14 +32,14 @@ def test_the_healthy_image_passes_everything(whole: Whole) -> None:
     assert real["code"].get("sm_120") or real["code"].get("sm_120f")
 
 
-@pytest.mark.parametrize(("name", "change", "fails", "says"), CASES, ids=[row[0] for row in CASES])
-def test_sabotage(whole: Whole, tmp_path: Path, name: str, change: Change, fails: set[str], says: str) -> None:
-    broken = Broken(whole, tmp_path, copy.deepcopy(whole.image.config), list(whole.image.layers))
-    change(broken)
-    report = run(broken.finish(), whole.checks)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_sabotage(whole: Whole, tmp_path: Path, case: Case) -> None:
+    broken = Broken.of(whole, tmp_path)
+    case.change(broken)
+    report = check_image(broken.finish(), whole.checks)
     failed = {result.id: result.message for result in report.results if result.status == "fail"}
-    assert set(failed) == fails, failed
-    assert any(says in message for message in failed.values()), failed
+    assert set(failed) == case.fails, failed
+    assert any(case.says in message for message in failed.values()), failed
 
 
 def test_libraries_are_read_as_pyelftools_reads_them(whole: Whole) -> None:
@@ -440,7 +49,7 @@ def test_libraries_are_read_as_pyelftools_reads_them(whole: Whole) -> None:
 
     seen = 0
     for name in ("root", WHEELS, "audio"):
-        for path, member in members(whole, name).items():
+        for path, member in whole.members(name).items():
             if machine_of(member.data[:20]) != AARCH64:
                 continue
             found = read_dynamic(reader(io.BytesIO(member.data)))

@@ -1,0 +1,126 @@
+"""A healthy image taken apart and put together again with one thing changed, with digests that fit."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from builder.model.check import Check
+from builder.oci.store import Store
+from builder.produce.image import Built
+from builder.smoke.gather import checks_of
+from builder.smoke.image import Image, LayerBlob, open_image
+from builder.smoke.layers import LayerStream, clean
+from tests.unit.smoke.make import Member, tar
+
+Tree = dict[str, Member]
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The healthy image, its checks, the layers' members."""
+
+    image: Image
+    checks: list[Check]
+    trees: dict[str, Tree]
+
+    @classmethod
+    def of(cls, built: Built, store: Store) -> Whole:
+        """An image that the product built."""
+        return cls(open_image(store.root, built.image.digest), checks_of(built.plan), {})
+
+    def members(self, name: str) -> Tree:
+        """A layer's members by path; read once."""
+        if name not in self.trees:
+            blob = self.image.layers[self.image.names.index(name)]
+            found: Tree = {}
+            with LayerStream(blob.open(), name) as stream:
+                for member in stream:
+                    data = stream.stream.read(member.size) if member.isreg() else b""
+                    found[clean(member.name)] = Member(data, member.mode, member.type, member.linkname, member.uid)
+            self.trees[name] = found
+        return self.trees[name]
+
+
+@dataclass
+class Broken:
+    """The healthy image, to be changed."""
+
+    whole: Whole
+    where: Path
+    config: dict[str, Any]
+    layers: list[LayerBlob]
+    edited: dict[int, Tree] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, whole: Whole, where: Path) -> Broken:
+        """where: a folder for what is made."""
+        return cls(whole, where, copy.deepcopy(whole.image.config), list(whole.image.layers))
+
+    def edit(self, layer: str) -> Tree:
+        """The members of a layer, to be changed in place."""
+        number = self.whole.image.names.index(layer)
+        tree = dict(self.whole.members(layer))
+        self.edited[number] = tree
+        return tree
+
+    def add(self, files: dict[str, Member | bytes], name: str = "extra", *, parents: bool = True) -> None:
+        """A further layer on top, made as builder would."""
+        blob, diff_id = self._blob(tar(files, parents=parents))
+        self.layers.append(blob)
+        self.config["rootfs"]["diff_ids"].append(diff_id)
+        self.config["history"].append({"created_by": f"builder: {name}"})
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.config["config"]
+        return found
+
+    def env(self, name: str, value: str | None) -> None:
+        """Set a variable, or take it away."""
+        words = [word for word in self.settings["Env"] if not word.startswith(f"{name}=")]
+        self.settings["Env"] = [*words, *([f"{name}={value}"] if value is not None else [])]
+
+    def _blob(self, data: bytes) -> tuple[LayerBlob, str]:
+        packed = zstandard.ZstdCompressor(1).compress(data)
+        value = hashlib.sha256(packed).hexdigest()
+        path = self.where / value
+        path.write_bytes(packed)
+        return LayerBlob(f"sha256:{value}", len(packed), path), f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+    def finish(self) -> Image:
+        for number, tree in self.edited.items():
+            self.layers[number], self.config["rootfs"]["diff_ids"][number] = self._blob(tar(tree, parents=False))
+        return replace(self.whole.image, config=self.config, layers=tuple(self.layers))
+
+
+Change = Callable[[Broken], Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to break the image. fails: the ids of the checks that fail; says: what one of them says."""
+
+    name: str
+    change: Change
+    fails: frozenset[str]
+    says: str
+
+
+class Cases(list[Case]):
+    """Ways to break the image, in the order in which they are written down."""
+
+    def __call__(self, fails: str, says: str) -> Callable[[Change], Change]:
+        """Register one: `fails` separated by spaces."""
+
+        def register(change: Change) -> Change:
+            self.append(Case(change.__name__.strip("_"), change, frozenset(fails.split()), says))
+            return change
+
+        return register
