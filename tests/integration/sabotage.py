@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -57,6 +58,7 @@ class Broken:
     config: dict[str, Any]
     layers: list[LayerBlob]
     edited: dict[int, Tree] = field(default_factory=dict)
+    added: Tree = field(default_factory=dict)
 
     @classmethod
     def of(cls, whole: Whole, where: Path) -> Broken:
@@ -72,6 +74,7 @@ class Broken:
 
     def add(self, files: dict[str, Member | bytes], name: str = "extra", *, parents: bool = True) -> None:
         """A further layer on top, made as builder would."""
+        self.added |= {path: what if isinstance(what, Member) else Member(what) for path, what in files.items()}
         blob, diff_id = self._blob(tar(files, parents=parents))
         self.layers.append(blob)
         self.config["rootfs"]["diff_ids"].append(diff_id)
@@ -94,10 +97,40 @@ class Broken:
         path.write_bytes(packed)
         return LayerBlob(f"sha256:{value}", len(packed), path), f"sha256:{hashlib.sha256(data).hexdigest()}"
 
+    def changed(self) -> Tree:
+        """What is new or differs; nothing was taken away."""
+        found: Tree = {}
+        for number, tree in self.edited.items():
+            before = self.whole.members(self.whole.image.names[number])
+            assert before.keys() <= tree.keys()
+            found |= {path: member for path, member in tree.items() if before.get(path) != member}
+        return found | self.added
+
+    def layout(self) -> tuple[Path, Image]:
+        """The image as a folder of blobs, with a manifest and a digest of its own."""
+        image = self.finish()
+        blobs = self.where / "layout" / "blobs" / "sha256"
+        blobs.mkdir(parents=True)
+        for blob in image.layers:
+            (blobs / blob.digest.removeprefix("sha256:")).symlink_to(blob.path)
+        like = image.manifest["layers"][0]
+        layers = [{**like, "digest": blob.digest, "size": blob.size} for blob in image.layers]
+        config = put(blobs, image.config)
+        digest = put(blobs, {**image.manifest, "config": {**image.manifest["config"], **config}, "layers": layers})
+        return blobs.parents[1], open_image(blobs.parents[1], str(digest["digest"]))
+
     def finish(self) -> Image:
         for number, tree in self.edited.items():
             self.layers[number], self.config["rootfs"]["diff_ids"][number] = self._blob(tar(tree, parents=False))
         return replace(self.whole.image, config=self.config, layers=tuple(self.layers))
+
+
+def put(blobs: Path, value: Any) -> dict[str, Any]:
+    """Write JSON as a blob; its digest and size."""
+    data = json.dumps(value).encode()
+    name = hashlib.sha256(data).hexdigest()
+    (blobs / name).write_bytes(data)
+    return {"digest": f"sha256:{name}", "size": len(data)}
 
 
 Change = Callable[[Broken], Any]

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import zipfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from builder.engine.base import BuildRequest, Log
 from builder.oci.store import Store
 from builder.plan.resolve import resolve
 from builder.produce.image import Built, build_image
-from builder.project import Project
 from tests.support.debs import PASSWD, deb
 from tests.support.engine import FakeEngine
 from tests.support.project import ROOT, Sample, hashed, sample, shipped
@@ -73,8 +73,8 @@ def made_wheels() -> dict[str, bytes]:
     }
 
 
-def project(folder: Path, store: Store) -> Project:
-    """The project, written; what is not real is put into the store."""
+def project(store: Store) -> Sample:
+    """The project; what is not real is put into the store."""
     made = Sample(files=dict(sample().files))
     for name in list(made.files):
         if name.startswith(("recipes/", "dockerfiles/layers/")):
@@ -133,23 +133,35 @@ def project(folder: Path, store: Store) -> Project:
     real = {**locked("vllm-0.20.0-cp313", *WHEELS["real-libraries"]), "name": "real-libraries"}
     made.files["recipes/locks/real-libraries.json"] = real
     made.files["recipes/locks/audio-0.20.0-cp313.json"] = locked("audio-0.20.0-cp313", *WHEELS["audio-0.20.0-cp313"])
-    entries = []
-    for key, data in made_wheels().items():
-        name, version = key.split()
-        entries.append({"name": name, "version": version, "file": wheel_name(name, version), **hashed(data)})
-        store.put(data)
-    made.files["recipes/locks/made.json"] = {**real, "name": "made", "wheels": entries}
+    made.files["recipes/locks/made.json"] = {**real, "name": "made", "wheels": locked_wheels(made_wheels(), store)}
     made.add_sources({"nccl/2.29.7-1": b"sources"})
     store.put(b"sources")
     for architecture in ("amd64", "arm64"):
         data = deb("base-passwd", {**PASSWD, "usr/bin/make": architecture})
         made.add_debs(f"toolchain-{architecture}", {"base-passwd": data}, architecture)
         store.put(data)
-    return made.write(folder)
+    return made
+
+
+def locked_wheels(wheels: Mapping[str, bytes], store: Store) -> list[dict[str, Any]]:
+    """Lock entries of wheels that are made here, by name and version; puts them into the store."""
+    entries = []
+    for key, data in wheels.items():
+        name, version = key.split()
+        entries.append({"name": name, "version": version, "file": wheel_name(name, version), **hashed(data)})
+        store.put(data)
+    return entries
 
 
 class Tools(FakeEngine):
     """Stands in for the compilers: the assembler comes out of its wheel, NCCL has the form that checks look at."""
+
+    nccl = elf(
+        soname="libnccl.so.2",
+        needed=["libc.so.6"],
+        gpu=fatbin(SM_121),
+        versions={"libc.so.6": ["GLIBC_2.17", "GLIBC_2.34"], "libstdc++.so.6": ["GLIBCXX_3.4.29"]},
+    )
 
     def build(self, request: BuildRequest, tar_file: Path, log: Log) -> None:
         """Make one target."""
@@ -159,11 +171,9 @@ class Tools(FakeEngine):
                 ptxas = archive.read("nvidia/cu13/bin/ptxas")
             self.targets = {"cuda": {"usr/local/cuda/bin/ptxas": File(ptxas, 0o755)}}
         else:
-            versions = {"libc.so.6": ["GLIBC_2.17", "GLIBC_2.34"], "libstdc++.so.6": ["GLIBCXX_3.4.29"]}
-            nccl = elf(soname="libnccl.so.2", needed=["libc.so.6"], gpu=fatbin(SM_121), versions=versions)
             self.targets = {
                 "nccl": {
-                    "opt/nccl/lib/libnccl.so.2.29.7": File(nccl, 0o755),
+                    "opt/nccl/lib/libnccl.so.2.29.7": File(self.nccl, 0o755),
                     "opt/nccl/lib/libnccl.so.2": Link("libnccl.so.2.29.7"),
                     f"{SITE}/nvidia/nccl/lib/libnccl.so.2": Link("/opt/nccl/lib/libnccl.so.2"),
                     "etc/ld.so.conf.d/000-nccl.conf": b"/opt/nccl/lib\n",
@@ -172,11 +182,13 @@ class Tools(FakeEngine):
         super().build(request, tar_file, log)
 
 
-def build(folder: Path) -> tuple[Built, Store]:
-    """The image, built by the product."""
+def build(
+    folder: Path, project: Callable[[Store], Sample] = project, tools: type[Tools] = Tools
+) -> tuple[Built, Store]:
+    """The image of a project, built by the product."""
     store = Store(folder / "store")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "builder-tests" / "inputs"
-    made = project(folder / "project", store)
+    made = project(store).write(folder / "project")
     plan = resolve(made, made.recipe("real"))
     inputs = [item for layer in plan.layers for item in layer.inputs if item.kind in ("deb", "wheel")]
     for item in inputs:
@@ -186,7 +198,7 @@ def build(folder: Path) -> tuple[Built, Store]:
     built = build_image(
         store,
         plan,
-        engine=Tools,
+        engine=tools,
         offline=False,
         listener=lambda event: None,
         log=lambda line: None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import struct
 import subprocess
 import time
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from builder.smoke.image import open_image
 from builder.smoke.runner import BINFMT, QEMU_NAMES, Command, Unable, native, run
 from builder.smoke.structure import structure_checks
 from builder.smoke.unpack import unpack
+from tests.support.arm64 import arm64_program
 from tests.unit.smoke.make import Files, Member, folder, hard, layout, link, program
 
 PROGRAMS = ("sh", "cat", "id", "sleep", "ls", "env", "touch", "hostname")
@@ -182,27 +182,6 @@ def test_an_image_that_does_not_fit_is_told_before_anything_is_written(small_dis
     assert list(small_disk.iterdir()) == []
     with pytest.raises(Unable, match="0\\.00105 GB are free"):
         ChrootRunner(open_image(image), small_disk)
-
-
-def arm64_program(text: bytes, status: int) -> bytes:
-    """A static arm64 program that prints `text` and exits."""
-    code = [
-        0xD2800020,  # mov x0, 1
-        0x10000001 | (8 << 5),  # adr x1, 32 bytes on, where the text is
-        0xD2800002 | (len(text) << 5),  # mov x2, length
-        0xD2800808,  # mov x8, 64: write
-        0xD4000001,  # svc 0
-        0xD2800000 | (status << 5),  # mov x0, status
-        0xD2800BA8,  # mov x8, 93: exit
-        0xD4000001,  # svc 0
-        0xD503201F,  # nop
-    ]
-    body = struct.pack("<9I", *code) + text
-    start = 64 + 56
-    size = start + len(body)
-    ident = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
-    head = struct.pack("<HHIQQQIHHHHHH", 2, 183, 1, 0x400000 + start, 64, 0, 0, 64, 56, 1, 64, 0, 0)
-    return ident + head + struct.pack("<IIQQQQQQ", 1, 5, 0, 0x400000, 0x400000, size, size, 0x10000) + body
 
 
 @pytest.mark.qemu
