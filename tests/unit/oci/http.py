@@ -175,3 +175,8 @@ def client(
     return Registry(
         config=RegistriesConfig(entries), credentials=credentials or Credentials(), patience=Patience(**quick)
     )
+
+
+MANIFEST = "/v2/team/app/manifests/1"
+BLOB = b"0123456789" * 50_000
+BLOB_PATH = f"/v2/team/app/blobs/{digest_of(BLOB)}"

@@ -1,0 +1,90 @@
+"""The file that says how registries are reached."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builder.errors import InvalidError
+from builder.oci.registries import RegistriesConfig
+
+
+class TestConfiguration:
+    def load(self, folder: Path, text: str) -> RegistriesConfig:
+        path = folder / "registries.yaml"
+        path.write_text(text)
+        return RegistriesConfig.load(path)
+
+    def test_only_loopback_and_insecure_registries_go_without_tls(self, tmp_path: Path) -> None:
+        config = self.load(tmp_path, "lan.example:5000:\n  insecure: true\n")
+        bases = {name: config.origin(name).base for name in (
+            "docker.io", "nvcr.io", "localhost:5000", "127.0.0.1:5000", "[::1]:5000", "lan.example:5000", "lan.example",
+            "localhost.evil.example", "127.0.0.1.evil.example",
+        )}  # fmt: skip
+        assert bases == {
+            "docker.io": "https://registry-1.docker.io",
+            "nvcr.io": "https://nvcr.io",
+            "localhost:5000": "http://localhost:5000",
+            "127.0.0.1:5000": "http://127.0.0.1:5000",
+            "[::1]:5000": "http://[::1]:5000",
+            "lan.example:5000": "http://lan.example:5000",
+            "lan.example": "https://lan.example",
+            "localhost.evil.example": "https://localhost.evil.example",
+            "127.0.0.1.evil.example": "https://127.0.0.1.evil.example",
+        }
+
+    def test_mirrors(self, tmp_path: Path) -> None:
+        text = "docker.io:\n  mirror: [lan.example:5000/hub, b.example]\nlan.example:5000: {insecure: true}\n"
+        found = self.load(tmp_path, text).endpoints("docker.io")
+        assert [(one.base, one.repository("library/ubuntu")) for one in found] == [
+            ("http://lan.example:5000", "hub/library/ubuntu"),
+            ("https://b.example", "library/ubuntu"),
+            ("https://registry-1.docker.io", "library/ubuntu"),
+        ]
+
+    @pytest.mark.parametrize(
+        ("text", "line"),
+        [
+            ("nvcr.io:\n  mirror: [a.example\n", 3),
+            ("a.io: {}\nnvcr.io:\n  insecure: maybe\n", 3),
+            ("a.io: {}\nnvcr.io:\n  insecur: true\n", 3),
+            ("nvcr.io:\n  mirror:\n    - a.example\n    - https://b.example\n", 4),
+            ("nvcr.io:\n  mirror: [a.example/../x]\n", 2),
+            ("\nhttps://nvcr.io: {}\n", 2),
+            ("nvcr.io: {}\nnvcr.io: {insecure: true}\n", 2),
+            ("- nvcr.io\n", 1),
+            ("nvcr.io: &a\n  again: *a\n", 2),
+        ],
+    )
+    def test_mistakes_are_told_with_their_line(self, tmp_path: Path, text: str, line: int) -> None:
+        with pytest.raises(InvalidError) as caught:
+            self.load(tmp_path, text)
+        assert caught.value.where == f"{tmp_path / 'registries.yaml'}:{line}"
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "\x00",
+            "a: !!python/object:os.system {}",
+            "? [a]\n: b",
+            "{" * 5000,
+            "5: {}",
+            "é: {}",
+            "a: &a\n  mirror: [*a]",
+        ],
+    )
+    def test_nonsense_is_invalid(self, tmp_path: Path, text: str) -> None:
+        with pytest.raises(InvalidError):
+            self.load(tmp_path, text)
+
+    def test_where_it_is_looked_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("BUILDER_REGISTRIES", raising=False)
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+        assert len(RegistriesConfig.load().endpoints("a.io")) == 1
+        (tmp_path / "builder").mkdir()
+        (tmp_path / "builder" / "registries.yaml").write_text("a.io: {mirror: [b.io]}\n")
+        assert len(RegistriesConfig.load().endpoints("a.io")) == 2
+        monkeypatch.setenv("BUILDER_REGISTRIES", str(tmp_path / "absent"))
+        with pytest.raises(InvalidError):
+            RegistriesConfig.load()

@@ -1,0 +1,173 @@
+"""Blobs of a registry, both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from builder.errors import NetworkError, PinError, UsageError
+from builder.oci.manifest import OCI_MANIFEST
+from tests.unit.oci.http import (
+    BLOB,
+    BLOB_PATH,
+    MANIFEST,
+    Answer,
+    Request,
+    Server,
+    client,
+    digest_of,
+    image_manifest,
+    problem,
+)
+
+
+class TestBlobs:
+    def test_streams_and_verifies(self, server: Server) -> None:
+        server.on("GET", BLOB_PATH, Answer(200, BLOB))
+        assert b"".join(client().blob(server.ref(), digest_of(BLOB), len(BLOB))) == BLOB
+
+    def test_bytes_stay_as_they_are(self, server: Server) -> None:
+        data = b"\x1f\x8b not really gzip"
+        server.on("GET", f"/v2/team/app/blobs/{digest_of(data)}", Answer(200, data, {"Content-Encoding": "gzip"}))
+        assert b"".join(client().blob(server.ref(), digest_of(data))) == data
+
+    @pytest.mark.parametrize("body", [BLOB[:-1] + b"x", BLOB[:-1], BLOB + b"x", b""])
+    def test_other_bytes_are_a_pin_error(self, server: Server, body: bytes) -> None:
+        server.on("GET", BLOB_PATH, Answer(200, body))
+        got = b""
+        with pytest.raises(PinError):
+            for chunk in client().blob(server.ref(), digest_of(BLOB)):
+                got += chunk
+        assert got != body or not body
+
+    @pytest.mark.parametrize("ranges", [True, False])
+    def test_goes_on_where_the_connection_broke(self, server: Server, ranges: bool) -> None:
+        def rest(request: Request) -> Answer:
+            start = int(request.headers["Range"].removeprefix("bytes=").removesuffix("-"))
+            if not ranges:
+                return Answer(200, BLOB)
+            return Answer(206, BLOB[start:], {"Content-Range": f"bytes {start}-{len(BLOB) - 1}/{len(BLOB)}"})
+
+        server.on("GET", BLOB_PATH, Answer(200, BLOB, cut=200_000), rest)
+        assert b"".join(client().blob(server.ref(), digest_of(BLOB))) == BLOB
+
+    def test_a_connection_that_always_breaks(self, server: Server) -> None:
+        server.on("GET", BLOB_PATH, Answer(200, BLOB, cut=1000))
+        with pytest.raises(NetworkError):
+            list(client().blob(server.ref(), digest_of(BLOB)))
+        assert len(server.requests) == 4
+
+    def test_absent_is_told_at_once(self, server: Server) -> None:
+        with pytest.raises(PinError):
+            client().blob(server.ref(), digest_of(BLOB))
+
+    def test_has_blob(self, server: Server) -> None:
+        server.on("HEAD", BLOB_PATH, Answer(200), Answer(404), Answer(403))
+        registry = client()
+        assert registry.has_blob(server.ref(), digest_of(BLOB))
+        assert not registry.has_blob(server.ref(), digest_of(BLOB))
+        with pytest.raises(NetworkError):
+            registry.has_blob(server.ref(), digest_of(BLOB))
+
+    def test_digests_do_not_become_paths(self, server: Server) -> None:
+        with pytest.raises(UsageError):
+            client().blob(server.ref(), "sha256:../../../secret")
+        assert server.requests == []
+
+
+class TestUploads:
+    def accepting(self, server: Server, *puts: Any) -> None:
+        location = {"Location": "/uploads/1?state=x"}
+        server.on("POST", "/v2/team/app/blobs/uploads/", Answer(202, headers=location))
+        server.on("PUT", "/uploads/1", *puts, Answer(201, headers={"Docker-Content-Digest": digest_of(BLOB)}))
+
+    def chunks(self) -> Iterator[bytes]:
+        for start in range(0, len(BLOB), 100_000):
+            yield BLOB[start : start + 100_000]
+
+    def test_one_put_with_its_length(self, server: Server) -> None:
+        self.accepting(server)
+        client().upload(server.ref(), digest_of(BLOB), len(BLOB), self.chunks)
+        sent = server.requests[-1]
+        assert sent.body == BLOB
+        assert sent.headers["Content-Length"] == str(len(BLOB))
+        assert sent.query == f"state=x&digest=sha256%3A{digest_of(BLOB).removeprefix('sha256:')}"
+
+    def test_an_empty_blob(self, server: Server) -> None:
+        self.accepting(server)
+        server.on("PUT", "/uploads/1", Answer(201))
+        client().upload(server.ref(), digest_of(b""), 0, lambda: iter([]))
+        assert server.requests[-1].headers["Content-Length"] == "0"
+
+    @pytest.mark.parametrize(
+        "first", [Answer(503), Answer(429, headers={"Retry-After": "3"}), Answer(401), Answer(404)]
+    )
+    def test_failures_that_pass_start_it_over(self, server: Server, first: Answer) -> None:
+        self.accepting(server, first)
+        waited: list[float] = []
+        client(sleep=waited.append).upload(server.ref(), digest_of(BLOB), len(BLOB), self.chunks)
+        assert [request.method for request in server.requests] == ["POST", "PUT", "POST", "PUT"]
+        assert waited == [3.0 if first.status == 429 else 0.5]
+
+    def test_other_failures_do_not(self, server: Server) -> None:
+        self.accepting(server, problem(400, "DIGEST_INVALID"))
+        with pytest.raises(NetworkError, match="DIGEST_INVALID"):
+            client().upload(server.ref(), digest_of(BLOB), len(BLOB), self.chunks)
+        assert len(server.requests) == 2
+
+    @pytest.mark.parametrize("size", [len(BLOB), len(BLOB) + 1, 10])
+    def test_chunks_that_are_not_the_blob(self, server: Server, size: int) -> None:
+        self.accepting(server)
+        with pytest.raises(PinError):
+            client().upload(server.ref(), digest_of(b"other"), size, self.chunks)
+
+    def test_a_blob_that_cannot_be_written_there(self, server: Server) -> None:
+        with pytest.raises(NetworkError):
+            client().upload(server.ref(), digest_of(BLOB), len(BLOB), self.chunks)
+
+    def test_mount(self, server: Server) -> None:
+        path = "/v2/team/app/blobs/uploads/"
+        server.on("POST", path, Answer(201), Answer(202, headers={"Location": "/uploads/2"}), Answer(403), Answer(404))
+        server.on("DELETE", "/uploads/2", Answer(204))
+        registry, digest = client(), digest_of(BLOB)
+        assert [registry.mount(server.ref(), digest, "nvidia/vllm") for _ in range(4)] == [True, False, False, False]
+        assert server.requests[0].query == f"mount=sha256%3A{digest[7:]}&from=nvidia%2Fvllm"
+        assert "DELETE /uploads/2" in server.paths()
+
+    def test_mount_asks_for_both_repositories(self, server: Server) -> None:
+        asks = {"WWW-Authenticate": f'Bearer realm="{server.url}/token",scope="repository:team/app:pull,push"'}
+        server.on("POST", "/v2/team/app/blobs/uploads/", Answer(401, headers=asks), Answer(201))
+        server.on("GET", "/token", Answer(200, b'{"token": "t"}'))
+        assert client().mount(server.ref(), digest_of(BLOB), "nvidia/vllm")
+        scopes = "scope=repository%3Ateam%2Fapp%3Apull%2Cpush&scope=repository%3Anvidia%2Fvllm%3Apull"
+        assert server.requests[1].query == scopes
+
+    def test_put_manifest(self, server: Server) -> None:
+        data = image_manifest()
+        server.on("PUT", MANIFEST, Answer(201, headers={"Docker-Content-Digest": digest_of(data)}))
+        assert client().put_manifest(server.ref(), data, OCI_MANIFEST) == digest_of(data)
+        assert server.requests[0].headers["Content-Type"] == OCI_MANIFEST
+        assert server.requests[0].body == data
+
+    def test_put_manifest_without_a_tag(self, server: Server) -> None:
+        data = image_manifest()
+        server.on("PUT", f"/v2/team/app/manifests/{digest_of(data)}", Answer(201))
+        client().put_manifest(server.ref("team/app"), data, OCI_MANIFEST)
+
+    def test_a_registry_that_changes_the_manifest(self, server: Server) -> None:
+        server.on("PUT", MANIFEST, Answer(201, headers={"Docker-Content-Digest": digest_of(b"changed")}))
+        with pytest.raises(PinError):
+            client().put_manifest(server.ref(), image_manifest(), OCI_MANIFEST)
+
+    def test_a_manifest_that_is_not_the_pinned_one_is_not_sent(self, server: Server) -> None:
+        with pytest.raises(PinError):
+            client().put_manifest(server.ref().at(digest_of(b"other")), image_manifest(), OCI_MANIFEST)
+        assert server.requests == []
+
+    @pytest.mark.parametrize("status", [400, 403, 404, 413])
+    def test_a_refused_manifest_is_a_network_error(self, server: Server, status: int) -> None:
+        server.on("PUT", MANIFEST, problem(status, "MANIFEST_BLOB_UNKNOWN"))
+        with pytest.raises(NetworkError):
+            client().put_manifest(server.ref(), image_manifest(), OCI_MANIFEST)

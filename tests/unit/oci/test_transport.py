@@ -1,0 +1,128 @@
+"""Requests to a registry: patience with it, and where redirects lead."""
+
+from __future__ import annotations
+
+import email.utils
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from builder.errors import NetworkError
+from builder.oci.auth import Credentials, Login
+from builder.oci.reference import Reference
+from builder.oci.transport import Patience, Transport, next_url
+from tests.unit.oci.http import BLOB, BLOB_PATH, MANIFEST, Answer, Request, Server, client, digest_of, image_manifest
+
+
+class TestPatience:
+    def test_retry_after_is_honoured(self, server: Server) -> None:
+        date = email.utils.formatdate(time.time() + 30, usegmt=True)
+        server.on(
+            "GET",
+            MANIFEST,
+            Answer(429, headers={"Retry-After": "7"}),
+            Answer(503, headers={"Retry-After": date}),
+            Answer(502, headers={"Retry-After": "nonsense"}),
+            Answer(200, image_manifest()),
+        )
+        waited: list[float] = []
+        client(sleep=waited.append).manifest(server.ref())
+        assert waited[0] == 7
+        assert 27 < waited[1] <= 30
+        assert waited[2] == 2.0
+
+    @pytest.mark.parametrize("status", [429, 500, 504])
+    def test_attempts_are_bounded(self, server: Server, status: int) -> None:
+        server.on("GET", MANIFEST, Answer(status))
+        with pytest.raises(NetworkError, match=str(status)):
+            client(attempts=3).manifest(server.ref())
+        assert len(server.requests) == 3
+
+    def test_nobody_waits_an_hour(self, server: Server) -> None:
+        server.on("GET", MANIFEST, Answer(429, headers={"Retry-After": "3600"}))
+        waited: list[float] = []
+        with pytest.raises(NetworkError):
+            client(sleep=waited.append).manifest(server.ref())
+        assert waited == []
+
+    def test_silence_ends(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            ref = Reference.parse(f"127.0.0.1:{silent.getsockname()[1]}/a:1")
+            with pytest.raises(NetworkError, match="in time") as caught:
+                client(read=0.05, attempts=2).manifest(ref)
+        assert caught.value.code == 6
+        assert caught.value.next
+
+    def test_nobody_there(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as gone:
+            ref = Reference.parse(f"127.0.0.1:{gone.getsockname()[1]}/a:1")
+        with pytest.raises(NetworkError, match=r"(?i)refused") as caught:
+            client().manifest(ref)
+        assert caught.value.next
+
+    def test_a_server_without_tls(self, server: Server) -> None:
+        with pytest.raises(NetworkError):
+            Transport(Patience(attempts=1)).send("GET", f"https://{server.host}/")
+
+
+class TestRedirects:
+    @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+    def test_credentials_stay_at_home(self, server: Server, other: Server, status: int, tmp_path: Path) -> None:
+        login = Login("me", "s3cret")
+
+        def blob(request: Request) -> Answer:
+            if request.headers.get("Authorization") == login.basic:
+                return Answer(status, headers={"Location": f"{other.url}/cdn?signature=private"})
+            return Answer(401, headers={"WWW-Authenticate": "Basic"})
+
+        server.on("GET", BLOB_PATH, blob)
+        other.on("GET", "/cdn", Answer(200, BLOB))
+        registry = client(Credentials(logins={server.host: login}))
+        assert b"".join(registry.blob(server.ref(), digest_of(BLOB))) == BLOB
+        assert [request.headers.get("Authorization") for request in other.requests] == [None]
+
+    def test_netrc_is_not_for_registries(
+        self, server: Server, other: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "netrc").write_text("default login me password s3cret\n")
+        monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+        server.on("GET", MANIFEST, Answer(307, headers={"Location": f"{other.url}/m"}))
+        other.on("GET", "/m", Answer(200, image_manifest()))
+        client().manifest(server.ref())
+        assert all("Authorization" not in request.headers for request in server.requests + other.requests)
+
+    def test_another_host_cannot_ask_for_a_login(self, server: Server, other: Server) -> None:
+        server.on("GET", BLOB_PATH, Answer(307, headers={"Location": f"{other.url}/cdn?signature=private"}))
+        other.on("GET", "/cdn", Answer(401, headers={"WWW-Authenticate": "Basic"}))
+        registry = client(Credentials(logins={server.host: Login("me", "s3cret"), other.host: Login("me", "s3cret")}))
+        with pytest.raises(NetworkError, match="storage") as caught:
+            list(registry.blob(server.ref(), digest_of(BLOB)))
+        assert "private" not in str(caught.value)
+        assert all("Authorization" not in request.headers for request in other.requests)
+
+    @pytest.mark.parametrize(
+        "target", ["", "/v2/team/app/manifests/1", "http://", "ftp://127.0.0.1/", "http://a:b@a.io/", "http://[/"]
+    )
+    def test_redirects_to_nowhere(self, server: Server, target: str) -> None:
+        server.on("GET", MANIFEST, Answer(307, headers={"Location": target}))
+        with pytest.raises(NetworkError):
+            client().manifest(server.ref())
+        assert len(server.requests) < 10
+
+    def test_the_body_of_a_redirect_is_not_read(self, server: Server, other: Server) -> None:
+        endless = {"Location": f"{other.url}/m", "Content-Length": "99999999999"}
+        server.on("GET", MANIFEST, Answer(307, headers=endless))
+        other.on("GET", "/m", Answer(200, image_manifest()))
+        assert client().manifest(server.ref()).data == image_manifest()
+
+    def test_https_stays_https(self) -> None:
+        with pytest.raises(NetworkError, match="https"):
+            next_url("https://a.example/x", "http://a.example/y")
+
+    def test_no_proxy_is_asked_for_loopback(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+        monkeypatch.delenv("no_proxy", raising=False)
+        server.on("GET", MANIFEST, Answer(200, image_manifest()))
+        client().manifest(server.ref())

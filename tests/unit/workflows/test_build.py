@@ -1,0 +1,133 @@
+"""Building one image: the step of the workflows and of the action."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import pytest
+
+from tests.support.project import ROOT
+from tests.unit.workflows.checkout import DIGEST, Checkout, answers
+
+
+class TestBuild:
+    def test_builds_tests_and_pushes(self, checkout: Checkout) -> None:
+        inputs = {"RECIPE": "tiny", "BASE": "hermetic", "TIERS": "static cpu", "PUSH": "ghcr.io/Someone/images"}
+        done = checkout.run("scripts/ci/build", answers=answers(), **inputs)
+        assert (done.returncode, done.stdout) == (0, f"{DIGEST}\n")
+        assert checkout.logged() == [
+            "plan --recipe tiny --base hermetic --json",
+            "build --recipe tiny --base hermetic",
+            (
+                "test --recipe tiny --base hermetic --tier static --tier cpu --junit results/tiny.xml "
+                "--html results/tiny.html"
+            ),
+            "push --recipe tiny --base hermetic ghcr.io/someone/images/tiny",
+        ]
+        reference = f"ghcr.io/someone/images/tiny@{DIGEST}"
+        assert checkout.outputs() == {"digest": DIGEST, "reference": reference}
+        record = json.loads((checkout.folder / "results/tiny.json").read_text("utf-8"))
+        assert record["digest"] == DIGEST
+        assert record["reference"] == reference
+
+    def test_as_the_step_of_the_action(self, checkout: Checkout) -> None:
+        import yaml
+
+        action = yaml.safe_load((ROOT / ".github/actions/build/action.yml").read_text("utf-8"))
+        [step] = action["runs"]["steps"]
+        defaults = {name: str(value.get("default", "tiny")) for name, value in action["inputs"].items()}
+        inputs = {name: defaults[value[len("${{ inputs.") : -len(" }}")]] for name, value in step["env"].items()}
+        folder = checkout.folder / ".github/actions/build"
+        folder.mkdir(parents=True)
+        done = checkout.run(
+            "bash", "-e", "-c", step["run"], answers=answers(), GITHUB_ACTION_PATH=str(folder), **inputs
+        )
+        assert done.returncode == 0, done.stderr
+        assert [line.split()[0] for line in checkout.logged()] == ["plan", "build", "test"]
+
+    @pytest.mark.parametrize(("command", "code"), [("plan", 4), ("build", 5), ("test", 7), ("push", 6)])
+    def test_exit_codes_come_through_and_leave_no_record(self, checkout: Checkout, command: str, code: int) -> None:
+        failing = answers(**{command: {"code": code}})
+        done = checkout.run("scripts/ci/build", answers=failing, RECIPE="tiny", PUSH="ghcr.io/someone/images")
+        assert done.returncode == code
+        assert not (checkout.folder / "results/tiny.json").exists()
+
+    def test_another_digest_than_expected(self, checkout: Checkout) -> None:
+        done = checkout.run("scripts/ci/build", answers=answers(), RECIPE="tiny", EXPECT="sha256:" + "e" * 64)
+        assert done.returncode == 8
+        assert not [line for line in checkout.logged() if line.startswith("test")]
+
+    def test_values_are_not_read_as_shell(self, checkout: Checkout) -> None:
+        done = checkout.run(
+            "scripts/ci/build", answers=answers(), RECIPE="tiny", BASE="$(touch hit)`touch hit`; touch hit"
+        )
+        assert done.returncode == 0
+        assert not (checkout.folder / "hit").exists()
+
+
+class TestGpuJob:
+    """The step of the gpu job in publish.yml, run as it stands there."""
+
+    def step(self) -> dict[str, Any]:
+        import yaml
+
+        workflow = yaml.safe_load((ROOT / ".github/workflows/publish.yml").read_text("utf-8"))
+        [step] = [step for step in workflow["jobs"]["gpu"]["steps"] if "run" in step]
+        return dict(step)
+
+    def run(self, checkout: Checkout, given: Mapping[str, str], **answer: Any) -> subprocess.CompletedProcess[str]:
+        step = self.step()
+        names = {name: value[len("${{ ") : -len(" }}")] for name, value in step["env"].items() if "${{" in value}
+        fixed = {name: value for name, value in step["env"].items() if "${{" not in value}
+        return checkout.run(
+            *("bash", "-e", "-c", step["run"]),
+            answers=answers(**answer),
+            **fixed,
+            **{name: given.get(value, "") for name, value in names.items()},
+        )
+
+    IMAGE: ClassVar[dict[str, str]] = {
+        "matrix.recipe": "tiny",
+        "matrix.base": "hermetic",
+        "matrix.digest": DIGEST,
+        "inputs.serve": "small",
+    }
+
+    def test_runs_the_tier_on_the_very_image_and_requires_every_check(self, checkout: Checkout) -> None:
+        done = self.run(checkout, self.IMAGE)
+        assert done.returncode == 0, done.stderr
+        *before, test = checkout.logged()
+        assert before == ["plan --recipe tiny --base hermetic --json", "build --recipe tiny --base hermetic"]
+        assert test == (
+            "test --recipe tiny --base hermetic --tier gpu --require --serve small --junit results/tiny.xml "
+            "--html results/tiny.html"
+        )
+
+    def test_a_peer_and_nccl_tests_come_from_variables(self, checkout: Checkout) -> None:
+        spark = {"vars.SPARK_PEER": "192.168.100.11", "vars.SPARK_NCCL_TESTS": "/opt/all reduce_perf"}
+        self.run(checkout, {**self.IMAGE, **spark, "inputs.serve": "recipe"})
+        assert checkout.logged()[-1] == (
+            "test --recipe tiny --base hermetic --tier gpu --require --serve recipe --peer 192.168.100.11 "
+            "--nccl-tests /opt/all reduce_perf --junit results/tiny.xml --html results/tiny.html"
+        )
+
+    def test_another_image_is_not_tested(self, checkout: Checkout) -> None:
+        done = self.run(checkout, {**self.IMAGE, "matrix.digest": "sha256:" + "e" * 64})
+        assert done.returncode == 8
+        assert not [line for line in checkout.logged() if line.startswith("test")]
+
+    def test_what_fails_or_was_not_run_fails_the_job(self, checkout: Checkout) -> None:
+        done = self.run(checkout, self.IMAGE, test={"code": 7, "out": "device not run"})
+        assert done.returncode == 7
+        assert not (checkout.folder / "results/tiny.json").exists()
+
+    def test_its_options_are_those_of_the_command(self) -> None:
+        from typer.testing import CliRunner
+
+        from builder.cli.app import app
+
+        shown = CliRunner().invoke(app, ["test", "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"}).output
+        assert all(option in shown for option in ("--serve", "--peer", "--nccl-tests", "--require", "--tier"))

@@ -1,0 +1,91 @@
+"""The weekly job that resolves the lock anew."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.support.project import write_files
+from tests.unit.workflows.checkout import DIGEST, Checkout, git
+
+
+class TestLock:
+    CHANGES = (
+        {"kind": "debs", "name": "tools", "item": "make", "old": "1", "new": "2"},
+        {"kind": "debs", "name": "tools", "item": "gone", "old": "1", "new": None},
+    )
+    PINNED = ({"kind": "base", "name": "ngc", "item": "manifest", "old": None, "new": DIGEST},)
+    FAILED = ({"kind": "base", "name": "lost", "what": "no | connection", "next": "", "code": 6},)
+    UPDATE = "lock --update --keep-going --json"
+    BASES = "lock bases --keep-going --json"
+
+    @pytest.fixture
+    def project(self, checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+        origin = tmp_path_factory.mktemp("origin")
+        git(origin, "init", "-q", "--bare")
+        folder = checkout.folder
+        write_files(folder, {"recipes/locks/tools.json": "old\n", ".gitignore": "/bin\n/log\n/output\n/results\n"})
+        git(folder, "init", "-q")
+        git(folder, "add", ".")
+        git(folder, "commit", "-q", "-m", "one")
+        git(folder, "remote", "add", "origin", str(origin))
+        return checkout
+
+    def lock(
+        self, project: Checkout, files: Mapping[str, str], changes: Any = (), failed: Any = (), pinned: Any = ()
+    ) -> subprocess.CompletedProcess[str]:
+        """changes and failed: of what was locked. pinned: bases that were not; one of them never can be."""
+        update = {"changes": [*changes], "failed": [*failed]}
+        bases = {"changes": [*pinned], "failed": [*self.FAILED]}
+        answers = {
+            self.UPDATE: {"out": json.dumps(update), "files": files, "code": 6 if failed else 0},
+            self.BASES: {"out": json.dumps(bases), "code": 6},
+        }
+        return project.run("scripts/ci/run", "lock", "results", answers=answers)
+
+    @pytest.mark.parametrize("opened", [False, True])
+    def test_from_the_lock_to_the_pull_request(self, project: Checkout, opened: bool) -> None:
+        changed = {"recipes/locks/tools.json": "new\n", "recipes/locks/more.json": "new\n"}
+        files = changed | {"scripts/ci/matrix.py": "not for the pull request\n"}
+        done = self.lock(project, files, self.CHANGES, pinned=self.PINNED)
+        assert done.returncode == 0, done.stderr
+        assert project.logged() == [self.UPDATE, self.BASES, "lock --check"]
+        assert project.outputs() == {"changed": "true"}
+        written = (project.folder / "results/table.md").read_text("utf-8")
+        assert "| tools | gone | 1 | - |" in written
+        assert f"| ngc | manifest | - | {DIGEST} |" in written
+        assert "lost" not in written
+        git(project.folder, "reset", "-q", "--hard")
+        git(project.folder, "clean", "-q", "-d", "--force")
+
+        project.program("gh", 'case "$*" in *"pr list"*) echo "$OPEN" ;; esac')
+        done = project.run("scripts/ci/pull-request", "results", OPEN="7" if opened else "")
+        assert done.returncode == 0, done.stderr
+        last = project.logged()[-1]
+        assert last.startswith("gh pr edit lock-update" if opened else "gh pr create --head lock-update --base main")
+        assert git(project.folder, "diff", "--name-only", "main", "origin/lock-update").split() == [
+            "recipes/locks/more.json",
+            "recipes/locks/tools.json",
+        ]
+
+    def test_nothing_changed(self, project: Checkout) -> None:
+        assert self.lock(project, {}).returncode == 0
+        assert project.outputs() == {"changed": "false"}
+
+    def test_what_can_be_resolved_is_proposed_and_the_rest_is_told(self, project: Checkout) -> None:
+        done = self.lock(project, {"recipes/locks/tools.json": "new\n"}, self.CHANGES, self.FAILED)
+        assert done.returncode == 0, done.stderr
+        assert project.outputs() == {"changed": "true"}
+        assert "| lost | no \\| connection |" in (project.folder / "results/table.md").read_text("utf-8")
+
+    def test_nothing_could_be_resolved(self, project: Checkout) -> None:
+        assert self.lock(project, {}, failed=self.FAILED).returncode == 6
+        assert project.outputs() == {"changed": "false"}
+
+    def test_builder_itself_fails(self, project: Checkout) -> None:
+        done = project.run("scripts/ci/run", "lock", "results", answers={"lock": {"code": 3}})
+        assert done.returncode == 3

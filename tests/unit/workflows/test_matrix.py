@@ -1,0 +1,123 @@
+"""Which images a run builds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.project import ROOT, sample, write_files
+from tests.unit.workflows.checkout import Checkout, git
+
+# This repository's `builder`, in a checkout that has none of this repository's recipes.
+ONLY_PROJECT = """
+import os
+from pathlib import Path
+__version__ = "0"
+__path__ = [{code!r}]
+import builder.project
+builder.project.search_path = lambda: (Path(os.environ["BUILDER_PROJECT"]),)
+"""
+
+
+class TestChanges:
+    """Which comparison each event asks for."""
+
+    @pytest.fixture
+    def asked(self, checkout: Checkout) -> Checkout:
+        (checkout.folder / "scripts/ci/matrix.py").write_text('import sys\nprint(" ".join(sys.argv[1:]))\n')
+        git(checkout.folder, "init", "-q")
+        git(checkout.folder, "commit", "-q", "--allow-empty", "-m", "one")
+        return checkout
+
+    @pytest.mark.parametrize(
+        ("event", "recipe", "expected"),
+        [
+            ("pull_request", "", "--against HEAD^1"),
+            ("schedule", "", "--all"),
+            ("workflow_dispatch", "", "--all"),
+            ("workflow_dispatch", "tiny", "--recipe tiny"),
+        ],
+    )
+    def test_without_asking(self, asked: Checkout, event: str, recipe: str, expected: str) -> None:
+        done = asked.run("scripts/ci/changes", GITHUB_EVENT_NAME=event, RECIPE=recipe)
+        assert (done.stdout.strip(), done.returncode) == (expected, 0)
+
+    @pytest.mark.parametrize("published", ["", "0" * 40, "HEAD"])
+    def test_a_push_is_compared_with_what_was_published(self, asked: Checkout, published: str) -> None:
+        head = git(asked.folder, "rev-parse", "HEAD")
+        commit = head if published == "HEAD" else published
+        asked.program("gh", f"echo {commit}")
+        more = {"GITHUB_EVENT_NAME": "push", "GITHUB_REPOSITORY": "someone/images", "GITHUB_REF_NAME": "main"}
+        done = asked.run("scripts/ci/changes", **more)
+        assert done.stdout.strip() == (f"--against {head}" if published == "HEAD" else "--all")
+        assert "--status success" in asked.logged()[0]
+
+    def test_github_does_not_answer(self, asked: Checkout) -> None:
+        asked.program("gh", "exit 1")
+        more = {"GITHUB_EVENT_NAME": "push", "GITHUB_REPOSITORY": "someone/images", "GITHUB_REF_NAME": "main"}
+        assert asked.run("scripts/ci/changes", **more).returncode == 1
+
+
+class TestMatrix:
+    def test_only_what_a_commit_changes(self, tmp_path: Path) -> None:
+        """Two recipes with the real `builder`; one gets another variable."""
+        made = sample()
+        tiny = made.files["recipes/tiny.yaml"] | {"layers": ["placed", "entrypoint"]}
+        other = tiny | {"name": "other"}
+        made.files |= {"recipes/tiny.yaml": tiny, "recipes/other.yaml": other}
+        project = made.write(tmp_path).roots[0]
+        write_files(project, {"builder/__init__.py": ONLY_PROJECT.format(code=str(ROOT / "builder"))})
+        git(project, "init", "-q")
+        git(project, "add", ".")
+        git(project, "commit", "-q", "-m", "one")
+        write_files(project, {"recipes/other.yaml": other | {"env": {"LAST": "another word"}}})
+        command = ["scripts/ci/run", "matrix", "--project", str(project), "--against", "HEAD"]
+        environment = os.environ | {"BUILDER_PYTHON": sys.executable, "GITHUB_OUTPUT": str(tmp_path / "output")}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout) == {"include": [{"recipe": "other", "base": "hermetic"}]}
+        assert (tmp_path / "output").read_text("utf-8").splitlines()[-1] == "count=1"
+
+    @pytest.fixture
+    def matrix(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+        monkeypatch.syspath_prepend(str(ROOT / "scripts/ci"))
+        import matrix  # type: ignore[import-not-found]
+
+        yield matrix
+        for name in ("matrix", "common"):
+            sys.modules.pop(name, None)
+
+    def test_bases(self, matrix: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        def recipe(name: str, base: str, pinned: bool, *compatible: str) -> dict[str, Any]:
+            return {"name": name, "base": base, "pinned": pinned, "compatible": compatible}
+
+        bases = [{"name": "made", "family": "hermetic"}, {"name": "bought", "family": "ngc"}]
+        recipes = [
+            recipe("own", "made", True),
+            recipe("also", "bought", False, "made"),
+            recipe("vendor", "bought", True),
+            recipe("lost", "bought", False),
+        ]
+        monkeypatch.setattr(matrix, "builder", lambda *words, root: json.dumps(bases if "bases" in words else recipes))
+        assert matrix.targets(ROOT) == {"own": "hermetic", "also": "hermetic", "vendor": "bought"}
+        assert capsys.readouterr().err == "lost: left out, bought is not pinned\n"
+
+    @pytest.mark.parametrize("path", ["builder/code.py", "docs/page.md"])
+    def test_code_alone_builds_the_canary(
+        self, matrix: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: str
+    ) -> None:
+        git(tmp_path, "init", "-q")
+        write_files(tmp_path, {path: "one\n"})
+        git(tmp_path, "add", ".")
+        git(tmp_path, "commit", "-q", "-m", "one")
+        write_files(tmp_path, {path: "two\n"})
+        monkeypatch.setattr(matrix, "signatures", lambda root, found, workers: found)
+        found = matrix.affected(tmp_path, {"one": "hermetic", "bird": "hermetic"}, "HEAD", "bird")
+        assert found == ({"bird": "hermetic"} if path.startswith("builder") else {})

@@ -1,0 +1,126 @@
+"""What was built elsewhere is compared, and what was pushed is tagged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import ClassVar
+
+import pytest
+
+from tests.support.project import ROOT, write_files
+from tests.unit.workflows.checkout import DIGEST
+
+MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
+
+
+class TestRegistry:
+    """Tags and comparisons, against a registry that has two manifests."""
+
+    BLOB: ClassVar = {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": DIGEST, "size": 2}
+    MANIFEST = json.dumps({"schemaVersion": 2, "mediaType": MANIFEST_TYPE, "config": BLOB, "layers": []}).encode()
+
+    @pytest.fixture
+    def held(self) -> dict[str, bytes]:
+        return {}
+
+    @pytest.fixture
+    def registry(self, held: dict[str, bytes]) -> Iterator[str]:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                data = held.get(self.path.removeprefix("/v2/"))
+                absent = 403 if "secret" in self.path else 404
+                self.send_response(200 if data is not None or self.path == "/v2/" else absent)
+                self.send_header("Content-Type", MANIFEST_TYPE)
+                self.send_header("Content-Length", str(len(data or b"")))
+                self.end_headers()
+                if self.command == "GET":
+                    self.wfile.write(data or b"")
+
+            do_HEAD = do_GET
+
+            def do_PUT(self) -> None:
+                held[self.path.removeprefix("/v2/")] = self.rfile.read(int(self.headers["Content-Length"]))
+                self.send_response(201)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *arguments: object) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        server.server_close()
+
+    @property
+    def digest(self) -> str:
+        return f"sha256:{hashlib.sha256(self.MANIFEST).hexdigest()}"
+
+    def record(self, folder: Path, recipe: str, registry: str = "", digest: str = "", plan: str = "a" * 64) -> None:
+        digest = digest or self.digest
+        reference = f"{registry}/team/{recipe}@{digest}" if registry else None
+        record = {"recipe": recipe, "base": "tiny", "plan": plan, "digest": digest, "reference": reference}
+        write_files(folder, {f"{recipe}.json": record})
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {"BUILDER_PYTHON": sys.executable}
+        environment = {name: value for name, value in environment.items() if not name.startswith("GITHUB_")}
+        return subprocess.run(
+            ["scripts/ci/run", *command], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        )
+
+    def test_tags(self, registry: str, held: dict[str, bytes], tmp_path: Path) -> None:
+        for recipe in ("one", "two"):
+            held[f"team/{recipe}/manifests/{self.digest}"] = self.MANIFEST
+            self.record(tmp_path / recipe, recipe, registry)
+        done = self.run("tag", str(tmp_path))
+        assert done.returncode == 0, done.stderr
+        for recipe in ("one", "two"):
+            assert held[f"team/{recipe}/manifests/latest"] == self.MANIFEST
+            assert held[f"team/{recipe}/manifests/plan-{'a' * 16}"] == self.MANIFEST
+
+    def test_no_tag_when_one_image_is_missing(self, registry: str, held: dict[str, bytes], tmp_path: Path) -> None:
+        held[f"team/one/manifests/{self.digest}"] = self.MANIFEST
+        for recipe in ("one", "two"):
+            self.record(tmp_path / recipe, recipe, registry)
+        assert self.run("tag", str(tmp_path)).returncode == 4
+        assert list(held) == [f"team/one/manifests/{self.digest}"]
+
+    def test_equal_digests(self, tmp_path: Path) -> None:
+        for machine in ("amd64", "arm64"):
+            self.record(tmp_path / machine, "one")
+        done = self.run("compare", str(tmp_path))
+        assert (done.returncode, "2 built | equal" in done.stderr) == (0, True)
+
+    def test_different_digests(self, tmp_path: Path) -> None:
+        self.record(tmp_path / "amd64", "one")
+        self.record(tmp_path / "arm64", "one", digest=DIGEST)
+        done = self.run("compare", str(tmp_path))
+        assert (done.returncode, "**differ**" in done.stderr) == (8, True)
+
+    def test_published(self, registry: str, held: dict[str, bytes], tmp_path: Path) -> None:
+        self.record(tmp_path, "one")
+        published = ("--published", f"{registry}/team")
+        done = self.run("compare", str(tmp_path), *published)
+        assert (done.returncode, "not published" in done.stderr) == (0, True)
+        held[f"team/one/manifests/plan-{'a' * 16}"] = self.MANIFEST
+        assert self.run("compare", str(tmp_path), *published).returncode == 0
+        held[f"team/one/manifests/plan-{'a' * 16}"] = self.MANIFEST + b"\n"
+        assert self.run("compare", str(tmp_path), *published).returncode == 8
+
+    def test_a_registry_that_does_not_say(self, registry: str, tmp_path: Path) -> None:
+        self.record(tmp_path, "one")
+        assert self.run("compare", str(tmp_path), "--published", f"{registry}/secret").returncode == 6
+
+    @pytest.mark.parametrize("program", ["compare", "tag"])
+    def test_nothing_to_do(self, program: str, tmp_path: Path) -> None:
+        assert self.run(program, str(tmp_path)).returncode == 2
