@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -45,6 +46,8 @@ def marlin(found: Mapping[str, Any], *, atomic: bool) -> str:
         raise Failed(f"the probe looked at {len(cases)} cases of one seed; two were asked for")
     rms, worst = (_largest([case[name] for case in cases]) for name in ("rms", "worst"))
     launches = sum(case["launches"] for case in cases)
+    if min(case["launches"] for case in cases) < 2:
+        raise Failed("the probe launched a kernel once only: a race would not show")
     text = f"vLLM {found['vllm']}, {launches} launches: rms error {rms:.2g} (≤ {limit['rms']:.2g}), "
     text += f"worst {worst:.2g} (≤ {limit['worst']:.2g})"
     bad = sum(case["bad"] for case in cases)
@@ -61,15 +64,21 @@ def all_reduce(
     found: Sequence[Mapping[str, Any]], *, under: str | None, version: str | None, at_least: float = 0.0
 ) -> str:
     """Every rank has the right sum, from the one libnccl that was asked for. at_least: GB/s of bus bandwidth."""
+    if [(each["rank"], each["size"]) for each in found] != [(rank, len(found)) for rank in range(len(found))]:
+        ranks = ", ".join("{rank} of {size}".format(**each) for each in found)
+        raise Failed(f"not {len(found)} ranks of one sum: {ranks}")
     for each in found:
         where = f"rank {each['rank']}: " if len(found) > 1 else ""
         # Float32 sums of a few numbers: a few units of the last of 24 bits.
         limit = each["largest"] * 2.0**-20
-        for name, error in each["error"].items():
+        for name in ("sum", "scaled"):
+            error = each["error"][name]
             if not _number(error) <= limit:
                 raise Failed(f"{where}the {name} over {each['size']} ranks is off by {error} (at most {limit:.1g})")
         said = {path: _version(number) for path, number in each["mapped"].items()}
         text = ", ".join(f"{path} ({number})" for path, number in said.items()) or "none"
+        if not said:
+            raise Failed(f"{where}no libnccl is in memory: NCCL did not compute this")
         if under and (len(said) != 1 or not next(iter(said)).startswith(under.rstrip("/") + "/")):
             raise Failed(f"{where}libnccl in memory: {text}; expected one below {under}")
         if version and set(said.values()) != {version.partition("-")[0]}:
@@ -93,7 +102,8 @@ def network(log: Sequence[str], *, transport: str, interface: str, devices: Sequ
         raise Failed(f"NCCL should use {transport}: {text}")
     chosen = " ".join(line for line in used if f"NET/{kind} : Using" in line)
     wanted = list(devices) if transport == "roce" else [interface]
-    if not any(f"]{name}:" in chosen for name in wanted):
+    names = re.findall(r"\[\d+\]([^\s:]+):", chosen)
+    if not names or not set(names) <= set(wanted):
         raise Failed(f"NCCL should go over {', '.join(wanted)}: {text}")
     return text
 

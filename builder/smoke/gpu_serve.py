@@ -28,6 +28,8 @@ _TOOL = {
     },
 }
 _COPIED = "The quick brown fox jumps over the lazy dog while seven wizards quietly mix a dozen jugs of liquid. "
+_AT_ONCE = 16
+"""Tokens that may come in one piece: more than any drafter proposes for one step."""
 _DRAFTED, _ACCEPTED = "vllm:spec_decode_num_draft_tokens_total", "vllm:spec_decode_num_accepted_tokens_total"
 
 
@@ -110,6 +112,8 @@ def stream(serving: Serving, *, question: str, expect: str, max_tokens: int) -> 
         raise Failed(f"the stream ends without {'[DONE]' if not found.done else 'a finish_reason'}")
     if not found.usage.get("completion_tokens"):
         raise Failed("the stream reports no usage, though it was asked to")
+    if found.chunks < 2 and found.usage["completion_tokens"] > _AT_ONCE:
+        raise Failed(f"it is no stream: {found.usage['completion_tokens']} tokens came in {found.chunks} chunk")
     if parser and not found.reasoning:
         raise Failed(f"no reasoning field in {found.chunks} chunks, with --reasoning-parser {parser}")
     if "<think>" in found.content or "</think>" in found.content:

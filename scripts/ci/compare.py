@@ -1,6 +1,7 @@
-"""Compares images that several machines built, by the records they left below a folder.
+"""Compares images that several machines built from one commit, by the records they left below a folder.
 
-The same plan must have one digest everywhere, also in the registry when it was published. Exit code 8 when not.
+A recipe on a base must have one plan and one digest everywhere, also in the registry when it was published. Exit code
+8 when not.
 """
 
 from __future__ import annotations
@@ -40,22 +41,24 @@ def main() -> int:
 
 def compare(found: list[Record], repository: str) -> int:
     """Write the table and the step's outputs; returns the exit code."""
-    by_plan: dict[str, list[Record]] = defaultdict(list)
+    images: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in found:
-        by_plan[record.plan].append(record)
+        images[record.recipe, record.base].append(record)
     rows, differ = [], False
-    for same in by_plan.values():
-        digests = {record.digest for record in same}
-        note = f"{len(same)} built"
+    for (recipe, base), same in images.items():
+        digests, plans = ({getattr(record, name) for record in same} for name in ("digest", "plan"))
+        note = f"{len(same)} built" + (f" by {len(plans)} plans" if len(plans) > 1 else "")
+        known = {published(repository, record) for record in same} - {None} if repository else set()
         if repository:
-            known = published(repository, same[0])
             note += ", published" if known else ", not published"
-            digests |= {known} if known else set()
-        differ |= len(digests) > 1
-        verdict = "**differ**" if len(digests) > 1 else "equal"
-        rows.append(f"| {same[0].recipe} | {same[0].base} | {note} | {verdict} | {'<br>'.join(sorted(digests))} |")
+        digests |= known
+        several = len(digests) > 1 or len(plans) > 1
+        differ |= several
+        alone = len(same) == 1 and not known
+        verdict = "**differ**" if several else "alone, not compared" if alone else "equal"
+        rows.append(f"| {recipe} | {base} | {note} | {verdict} | {'<br>'.join(sorted(digests))} |")
     summarize("\n".join(["| recipe | base | where | digests | |", "|---|---|---|---|---|", *rows]))
-    set_outputs(images=[asdict(same[0]) for same in by_plan.values()])
+    set_outputs(images=[asdict(same[0]) for same in images.values()])
     return DIFFERS if differ else 0
 
 

@@ -1,4 +1,4 @@
-"""Builds one image, tests it, perhaps pushes it by digest, and writes down what it is.
+"""Builds one image, tests it, perhaps pushes it by digest with its results, and writes down what it is.
 
 Exit codes are those of `builder`: 7 when a check fails, 8 when the digest is not the expected one.
 """
@@ -50,7 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
         test(image, recipe, tiers, arguments)
     reference = None
     if arguments.push:
-        reference = builder("push", *image, f"{arguments.push.lower()}/{recipe}").strip()
+        results = ("--with-results",) if tiers else ()
+        reference = builder("push", *image, *results, f"{arguments.push.lower()}/{recipe}").strip()
         set_outputs(reference=reference)
         if not reference.endswith(f"@{digest}"):
             summarize(f"{recipe} was pushed as {reference}, but is {digest}")

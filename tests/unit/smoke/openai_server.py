@@ -98,6 +98,9 @@ class Handler(BaseHTTPRequestHandler):
         pieces += [("content", text) for text in answer]
         if body.get("ignore_eos"):
             pieces = [("content", "x")] * body["max_tokens"]
+        tokens = len(pieces)
+        if "at once" in self.bad:
+            tokens, pieces = 40, [("content", "".join(answer))]
         pause = 0.2 if "slow" in self.bad else 0.001
         for name, text in pieces:
             self.event({"choices": [{"delta": {name: text}, "finish_reason": None}]})
@@ -110,7 +113,7 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(pause)
         self.event({"choices": [{"delta": {}, "finish_reason": "stop"}]})
         if "no usage" not in self.bad:
-            self.event({"choices": [], "usage": {"prompt_tokens": 20, "completion_tokens": len(pieces)}})
+            self.event({"choices": [], "usage": {"prompt_tokens": 20, "completion_tokens": tokens}})
         if "no end" not in self.bad:
             self.raw(b"data: [DONE]\n\n")
         self.wfile.write(b"0\r\n\r\n")

@@ -124,6 +124,7 @@ class TestMarlin:
             ({"rms": None}, "wrong numbers"),
             ({"rms": 0.02}, "wrong numbers"),
             ({"different": 4}, "4 launches differ .* a race"),
+            ({"launches": 1}, "launched a kernel once only"),
         ],
     )
     def test_errors_and_races_fail(self, case: dict[str, Any], said: str) -> None:
@@ -145,7 +146,7 @@ class TestMarlin:
 
 class TestAllReduce:
     def found(self, **more: Any) -> list[dict[str, Any]]:
-        return [REDUCED, changed(REDUCED, rank=1, **more)]
+        return [REDUCED, changed(REDUCED, **{"rank": 1, **more})]
 
     def test_right_sums_by_our_library_pass(self) -> None:
         text = judge.all_reduce(self.found(), under="/opt/nccl/", version="2.29.7-1", at_least=1)
@@ -161,7 +162,9 @@ class TestAllReduce:
             ({"mapped": {"/usr/lib/libnccl.so.2": 22907}}, "expected one below /opt/nccl"),
             ({"mapped": {OURS: 22907, "/usr/lib/libnccl.so.2": 22907}}, "expected one below /opt/nccl"),
             ({"mapped": {"/opt/nccl-old/libnccl.so.2": 22907}}, "expected one below /opt/nccl"),
-            ({"mapped": {}}, "libnccl in memory: none"),
+            ({"mapped": {}}, "no libnccl is in memory"),
+            ({"rank": 0}, "not 2 ranks of one sum: 0 of 2, 0 of 2"),
+            ({"size": 1}, "not 2 ranks of one sum: 0 of 2, 1 of 1"),
             ({"mapped": {OURS: 22809}}, r"2\.28\.9\); expected version 2\.29\.7"),
             ({"bus_gb_s": 0.3}, "0.3 GB/s; at least 1 expected"),
             ({"bus_gb_s": None}, "at least 1 expected"),
@@ -170,6 +173,16 @@ class TestAllReduce:
     def test_others_fail(self, wrong: dict[str, Any], said: str) -> None:
         with pytest.raises(Failed, match=said):
             judge.all_reduce(self.found(**wrong), under="/opt/nccl/", version="2.29.7-1", at_least=1)
+
+
+    @pytest.mark.parametrize("error", [{}, {"sum": 0.0}])
+    def test_sums_that_were_not_made_are_no_pass(self, error: dict[str, float]) -> None:
+        with pytest.raises(KeyError):
+            judge.all_reduce(self.found(error=error), under=None, version=None)
+
+    def test_without_a_layer_there_still_is_a_libnccl(self) -> None:
+        with pytest.raises(Failed, match="rank 1: no libnccl is in memory"):
+            judge.all_reduce(self.found(mapped={}), under=None, version=None)
 
 
 class TestNetwork:
@@ -185,6 +198,7 @@ class TestNetwork:
             (LOG, "socket", "should use socket"),
             ([], "roce", "its log names none"),
             ([line.replace("rocep1s0f0", "mlx5_9") for line in LOG], "roce", "should go over rocep1s0f0"),
+            ([line.replace(" [RO]", " [1]mlx5_9:1/RoCE [RO]") for line in LOG], "roce", "should go over rocep1s0f0"),
             ([line.replace("enp1s0f0np0", "wlp9s0") for line in SOCKET_LOG], "socket", "should go over enp1s0f0np0"),
         ],
     )

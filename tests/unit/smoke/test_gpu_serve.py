@@ -106,6 +106,7 @@ def test_a_bad_answer_fails(fault: str, said: str) -> None:
 STREAMS = [
     ("wrong", "expected 204"),
     ("no reasoning", "no reasoning field in 3 chunks, with --reasoning-parser qwen3"),
+    ("at once", "it is no stream: 40 tokens came in 1 chunk"),
     ("leaks", "reasoning stands in the content"),
     ("broken event", "an event that is not JSON"),
     ("cut", "the stream broke after 1 chunks"),

@@ -25,13 +25,17 @@ class TestBuild:
                 "test --recipe tiny --base hermetic --tier static --tier cpu --junit results/tiny.xml "
                 "--html results/tiny.html"
             ),
-            "push --recipe tiny --base hermetic ghcr.io/someone/images/tiny",
+            "push --recipe tiny --base hermetic --with-results ghcr.io/someone/images/tiny",
         ]
         reference = f"ghcr.io/someone/images/tiny@{DIGEST}"
         assert checkout.outputs() == {"digest": DIGEST, "reference": reference}
         record = json.loads((checkout.folder / "results/tiny.json").read_text("utf-8"))
         assert record["digest"] == DIGEST
         assert record["reference"] == reference
+
+    def test_without_tests_there_are_no_results_to_attach(self, checkout: Checkout) -> None:
+        checkout.run("scripts/ci/build", answers=answers(), RECIPE="tiny", TIERS="", PUSH="ghcr.io/someone/images")
+        assert checkout.logged()[-1] == "push --recipe tiny ghcr.io/someone/images/tiny"
 
     def test_as_the_step_of_the_action(self, checkout: Checkout) -> None:
         import yaml

@@ -72,6 +72,22 @@ class TestLock:
             "recipes/locks/tools.json",
         ]
 
+    def test_the_tools_are_proposed_as_well(self, project: Checkout) -> None:
+        """Also when nothing else changed: then they are all that the pull request has."""
+        tools = ("scripts/requirements.txt", "scripts/dev-requirements.txt", "scripts/ci/requirements.txt")
+        write_files(project.folder, {"scripts/lock-tools": "#!/bin/sh\n" + "".join(f"echo new >{x}\n" for x in tools)})
+        (project.folder / "scripts/lock-tools").chmod(0o755)
+        write_files(project.folder, dict.fromkeys(tools, "old\n"))
+        git(project.folder, "add", ".")
+        git(project.folder, "commit", "-q", "-m", "two")
+        done = self.lock(project, {})
+        assert (done.returncode, project.outputs()) == (0, {"changed": "true"}), done.stderr
+        git(project.folder, "reset", "-q", "--hard")
+        project.program("gh")
+        done = project.run("scripts/ci/pull-request", "results")
+        assert done.returncode == 0, done.stderr
+        assert set(git(project.folder, "diff", "--name-only", "main", "origin/lock-update").split()) == set(tools)
+
     def test_nothing_changed(self, project: Checkout) -> None:
         assert self.lock(project, {}).returncode == 0
         assert project.outputs() == {"changed": "false"}

@@ -107,6 +107,18 @@ class TestRegistry:
         done = self.run("compare", str(tmp_path))
         assert (done.returncode, "**differ**" in done.stderr) == (8, True)
 
+    def test_different_plans(self, tmp_path: Path) -> None:
+        """Both come from one commit: a plan that depends on the machine is a fault, not something else to build."""
+        self.record(tmp_path / "amd64", "one", plan="a" * 64)
+        self.record(tmp_path / "arm64", "one", plan="b" * 64)
+        done = self.run("compare", str(tmp_path))
+        assert (done.returncode, "2 built by 2 plans | **differ**" in done.stderr) == (8, True)
+
+    def test_one_alone_is_not_called_equal(self, tmp_path: Path) -> None:
+        self.record(tmp_path, "one")
+        done = self.run("compare", str(tmp_path))
+        assert (done.returncode, "1 built | alone, not compared" in done.stderr) == (0, True)
+
     def test_published(self, registry: str, held: dict[str, bytes], tmp_path: Path) -> None:
         self.record(tmp_path, "one")
         published = ("--published", f"{registry}/team")

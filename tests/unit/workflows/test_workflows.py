@@ -53,7 +53,7 @@ def tool(name: str) -> str | None:
 
 def test_actionlint() -> None:
     program = tool("actionlint")
-    assert program is not None, "actionlint is in scripts/dev-requirements.txt, scripts/ci/lint has the original as well"
+    assert program is not None, "a fork of it is in scripts/dev-requirements.txt; scripts/ci/lint has the original"
     done = subprocess.run([program, "-no-color"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 
