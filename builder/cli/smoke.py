@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from builder.smoke.gpu_site import Image as DockerImage
     from builder.smoke.gpu_site import Options
     from builder.smoke.image import Image
-    from builder.smoke.report import Report
+    from builder.smoke.report import Report, Result
 
 SERVED = ("small", "recipe")
 TIERS = ("static", "cpu", "gpu")
@@ -88,6 +88,7 @@ def test(
     Without REF, of the recipe's image as it was built. Results are kept beside the image, under its digest.
     """
     from builder.smoke.gpu_site import Options
+    from builder.smoke.report import Report
     from builder.smoke.results import keep_results
     from builder.smoke.structure import structure_checks
 
@@ -99,20 +100,23 @@ def test(
     subject = _subject(reference, recipe, base, set_, profile, compression, runs="cpu" in tiers)
     for path in structure or ():
         subject.checks += structure_checks(path, subject.image.env)
+    _known(subject, only or [], tiers)
     options = Options(serve, peer, interface, hca, nccl_tests, offline, tuple(only or ()))
     report = _run(subject, tiers, only or [], lambda checks: _gpu(subject, checks, recipe, base, profile, options))
-    _write(junit, report.as_junit)
-    _write(html, lambda: _page(report, subject))
+    # Shown, and not kept: they would take the place of what running them found before.
+    shown = Report(report.digest, [*report.results, *_left_out(subject, tiers, only or [])], report.notes)
+    _write(junit, shown.as_junit)
+    _write(html, lambda: _page(shown, subject))
     if json_:
-        print_json(report.as_dict())
+        print_json(shown.as_dict())
     else:
-        print(report.as_table(width=None if sys.stdout.isatty() else 160, color=sys.stdout.isatty()))
+        print(shown.as_table(width=None if sys.stdout.isatty() else 160, color=sys.stdout.isatty()))
     if not only:
         # A part of a tier would take the place of the whole.
         kept = keep_results(report, results or subject.results)
         say(f"results: {kept}")
-    if not report.ok(require=require):
-        raise SmokeError(report.summary(), where=subject.name, next="the table above names what failed")
+    if not shown.ok(require=require):
+        raise SmokeError(shown.summary(), where=subject.name, next="the table above names what failed")
 
 
 @dataclass
@@ -184,6 +188,31 @@ def _gpu(
     return gpu_report(subject.image.digest, checks, subject.in_docker, recipe, base, profile, options)
 
 
+def _known(subject: _Subject, only: list[str], tiers: list[str]) -> None:
+    """Raises UsageError for names of no check, and of one that is of none of the tiers: it would not be run."""
+    from builder.smoke.kinds_gpu import always_there
+    from builder.smoke.static import ALWAYS
+
+    for name in only:
+        of = {check.tier for check in (*subject.checks, *ALWAYS) if check.id == name}
+        of |= {"gpu"} if name in always_there() else set()
+        if not of:
+            raise UsageError(f"there is no check {name!r}", where=subject.name)
+        if not of & set(tiers):
+            raise UsageError(f"{name} is a check of the {min(of)} tier", next=f"builder test --tier {min(of)} …")
+
+
+def _left_out(subject: _Subject, tiers: list[str], only: list[str]) -> list[Result]:
+    """Tests of a file that somebody gave and that are of a tier that was not asked for."""
+    from builder.smoke.report import Result
+
+    return [
+        Result(check.id, check.kind, check.tier, "not-run", f"it runs a command of the image: --tier {check.tier}")
+        for check in subject.checks
+        if check.kind == "structure-command" and check.tier not in tiers and (not only or check.id in only)
+    ]
+
+
 def _run(subject: _Subject, tiers: list[str], only: list[str], gpu: Callable[[list[Check]], Report]) -> Report:
     from builder.smoke.cpu import run_cpu
     from builder.smoke.report import Report
@@ -192,13 +221,6 @@ def _run(subject: _Subject, tiers: list[str], only: list[str], gpu: Callable[[li
     digest = subject.image.digest
     checks = [check for check in subject.checks if not only or check.id in only]
     always = [check for check in ALWAYS if not only or check.id in only]
-    known = {check.id for check in (*subject.checks, *ALWAYS)}
-    if "gpu" in tiers:
-        from builder.smoke.kinds_gpu import always_there
-
-        known |= always_there()
-    if unknown := sorted(set(only) - known):
-        raise UsageError(f"there is no check {unknown[0]!r}", where=subject.name)
     store = open_store()
     report = Report(digest)
     if "static" in tiers:

@@ -71,8 +71,14 @@ def test(image: tuple[str, ...], recipe: str, tiers: list[str], arguments: argpa
         asked = {"--serve": arguments.serve, "--peer": arguments.peer, "--nccl-tests": arguments.nccl_tests}
         options += [word for name, value in asked.items() if value for word in (name, value)]
     files = ("--junit", str(arguments.results / f"{recipe}.xml"), "--html", str(arguments.results / f"{recipe}.html"))
-    table = builder("test", *image, *options, *files)
+    failed = None
+    try:
+        table = builder("test", *image, *options, *files)
+    except Failed as error:
+        table, failed = error.output, error
     summarize(f"```text\n{table.rstrip()}\n```")
+    if failed is not None:
+        raise failed
 
 
 if __name__ == "__main__":

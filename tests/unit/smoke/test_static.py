@@ -225,6 +225,9 @@ def test_layer_size(tmp_path: Path) -> None:
     found = report(tmp_path, [{"a": b"1" * 5000}], ("layer-size", {"most_gb": 1e-9})).results[-1]
     assert found.status == "fail"
     assert "is the limit" in found.message
+    found = report(tmp_path, [{"a": b"1" * 5000}], ("layer-size", {"warn_gb": 1e-9})).results[-1]
+    assert found.status == "warn"
+    assert "many registries" in found.message
 
 
 def test_only_our_layers_answer_for_modes_and_parents(tmp_path: Path) -> None:

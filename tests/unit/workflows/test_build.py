@@ -59,6 +59,13 @@ class TestBuild:
         assert done.returncode == code
         assert not (checkout.folder / "results/tiny.json").exists()
 
+    def test_the_summary_has_the_table_of_what_failed(self, checkout: Checkout) -> None:
+        summary = checkout.folder / "summary"
+        failing = answers(test={"code": 7, "out": "nccl-chosen static fail"})
+        done = checkout.run("scripts/ci/build", answers=failing, RECIPE="tiny", GITHUB_STEP_SUMMARY=str(summary))
+        assert done.returncode == 7
+        assert "nccl-chosen static fail" in summary.read_text("utf-8")
+
     def test_another_digest_than_expected(self, checkout: Checkout) -> None:
         done = checkout.run("scripts/ci/build", answers=answers(), RECIPE="tiny", EXPECT="sha256:" + "e" * 64)
         assert done.returncode == 8
