@@ -1,15 +1,16 @@
 """Gives pushed images their tags, the last step of publishing: first the tag of the plan, then `latest`.
 
-Reads the records below a folder. No tag is written before every manifest was found in the registry.
+Takes the records as `compare` gives them, not from artifacts: any job of the run may write those, also after they were
+compared. No tag is written before every manifest was found in the registry.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from pathlib import Path
 
-from common import records
+from common import Record
 
 from builder.errors import BuilderError
 from builder.oci.reference import Reference
@@ -18,20 +19,20 @@ from builder.oci.registry import Registry
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tag", description=__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("images", metavar="JSON", help="the output `images` of compare")
     arguments = parser.parse_args()
     try:
-        return run(arguments.folder)
+        return run([Record(**item) for item in json.loads(arguments.images)])
     except BuilderError as error:
         print(f"tag: {error}", file=sys.stderr)
         return int(error.code)
 
 
-def run(folder: Path) -> int:
+def run(found: list[Record]) -> int:
     registry = Registry()
-    pushed = [(record, Reference.parse(record.reference)) for record in records(folder) if record.reference]
+    pushed = [(record, Reference.parse(record.reference)) for record in found if record.reference]
     if not pushed:
-        print(f"tag: no pushed images below {folder}", file=sys.stderr)
+        print("tag: none of the images was pushed", file=sys.stderr)
         return 2
     manifests = [registry.manifest(reference) for _, reference in pushed]
     for name in ("plan", "latest"):

@@ -71,18 +71,28 @@ class TestRegistry:
         record = {"recipe": recipe, "base": "tiny", "plan": plan, "digest": digest, "reference": reference}
         write_files(folder, {f"{recipe}.json": record})
 
-    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, **more: str) -> subprocess.CompletedProcess[str]:
         environment = os.environ | {"BUILDER_PYTHON": sys.executable}
         environment = {name: value for name, value in environment.items() if not name.startswith("GITHUB_")}
+        environment |= more
         return subprocess.run(
             ["scripts/ci/run", *command], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
         )
+
+    def images(self, folder: Path) -> str:
+        """What `compare` gives to the job that writes tags."""
+        output = folder / "output"
+        done = self.run("compare", str(folder), GITHUB_OUTPUT=str(output))
+        assert done.returncode == 0, done.stderr
+        name, _, value = output.read_text("utf-8").strip().partition("=")
+        assert name == "images"
+        return value
 
     def test_tags(self, registry: str, held: dict[str, bytes], tmp_path: Path) -> None:
         for recipe in ("one", "two"):
             held[f"team/{recipe}/manifests/{self.digest}"] = self.MANIFEST
             self.record(tmp_path / recipe, recipe, registry)
-        done = self.run("tag", str(tmp_path))
+        done = self.run("tag", self.images(tmp_path))
         assert done.returncode == 0, done.stderr
         for recipe in ("one", "two"):
             assert held[f"team/{recipe}/manifests/latest"] == self.MANIFEST
@@ -92,7 +102,7 @@ class TestRegistry:
         held[f"team/one/manifests/{self.digest}"] = self.MANIFEST
         for recipe in ("one", "two"):
             self.record(tmp_path / recipe, recipe, registry)
-        assert self.run("tag", str(tmp_path)).returncode == 4
+        assert self.run("tag", self.images(tmp_path)).returncode == 4
         assert list(held) == [f"team/one/manifests/{self.digest}"]
 
     def test_equal_digests(self, tmp_path: Path) -> None:
@@ -133,6 +143,6 @@ class TestRegistry:
         self.record(tmp_path, "one")
         assert self.run("compare", str(tmp_path), "--published", f"{registry}/secret").returncode == 6
 
-    @pytest.mark.parametrize("program", ["compare", "tag"])
-    def test_nothing_to_do(self, program: str, tmp_path: Path) -> None:
-        assert self.run(program, str(tmp_path)).returncode == 2
+    @pytest.mark.parametrize(("program", "argument"), [("compare", "."), ("tag", "[]")])
+    def test_nothing_to_do(self, program: str, argument: str, tmp_path: Path) -> None:
+        assert self.run(program, argument.replace(".", str(tmp_path))).returncode == 2

@@ -141,6 +141,14 @@ def test_the_tag_comes_last() -> None:
     assert "workflow_dispatch" in found["gpu"]["if"]
 
 
+def test_tags_are_written_for_what_was_compared_before_other_machines_took_part() -> None:
+    [*_, step] = read(BY_NAME["publish"])["jobs"]["tag"]["steps"]
+    assert step == {
+        "run": 'scripts/ci/run tag "$IMAGES"',
+        "env": {"IMAGES": "${{ needs.digests.outputs.images }}"},
+    }
+
+
 def test_the_action_passes_every_input_as_a_variable() -> None:
     action = read(ROOT / ".github/actions/build/action.yml")
     [step] = action["runs"]["steps"]
