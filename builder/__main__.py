@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from types import FrameType
 
 STOPPED = {signal.SIGINT: 130, signal.SIGTERM: 143}
@@ -17,10 +19,7 @@ _stopped_by = signal.SIGINT
 def main() -> None:
     """Entry point. Exit codes: `builder.errors.ExitCode`; 130 after Ctrl-C, 143 after SIGTERM."""
     handle_sigterm()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # A Dockerfile is UTF-8, and a message must come out, whatever the locale.
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    _open_standard_streams()
     sys.exit(_run())
 
 
@@ -36,35 +35,118 @@ def _terminated(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+class _Results(io.TextIOWrapper):
+    """Standard output: an error of it says so."""
+
+    def write(self, text: str) -> int:
+        with _named():
+            return super().write(text)
+
+    def flush(self) -> None:
+        with _named():
+            super().flush()
+
+
+class _Messages(io.TextIOWrapper):
+    """Standard error: that a message cannot be told is no reason to give up the work."""
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            return super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            super().flush()
+
+
+@contextlib.contextmanager
+def _named() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        error.filename = "standard output"
+        raise
+
+
+def _open_standard_streams() -> None:
+    """Text that any locale takes, for a Dockerfile is UTF-8 and a message must come out; and a stream for each.
+
+    A stream that the caller closed leads to nowhere: else the next file that is opened would take its number.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
+    for name, kind in (("stdout", _Results), ("stderr", _Messages)):
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):
+            lines = stream.line_buffering
+            made = kind(stream.detach(), encoding="utf-8", errors="backslashreplace", line_buffering=lines)
+            setattr(sys, name, made)
+
+
 def _run() -> int:
+    """Run the command line; every way in which it can end is told and has its exit code."""
+    from builder.errors import ExitCode
+
+    try:
+        code = _guarded()
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # The reader of our output has left; there is nobody to tell.
+        code = int(ExitCode.DONE)
+    except OSError as error:
+        _tell_disk(error)
+        code = int(ExitCode.ENGINE)
+    # What is still held for it would be written at the end, and fail again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def _tell_disk(error: OSError) -> None:
+    where = f": {error.filename}" if error.filename is not None else ""
+    _tell(f"builder: {error.strerror or error}{where}\n  next:  check permissions and free space there")
+
+
+def _tell(text: str) -> None:
+    from builder.text import printable
+
+    print(printable(text), file=sys.stderr, flush=True)
+
+
+def _guarded() -> int:
     from builder.errors import BuilderError, ExitCode
 
     try:
         from builder.cli.app import run
 
-        code = run()
-        sys.stdout.flush()
-        return code
+        return run()
     except BuilderError as error:
-        sys.stdout.flush()
-        print(f"builder: {error}", file=sys.stderr)
+        _tell(f"builder: {error}")
         return int(error.code)
     except KeyboardInterrupt:
-        print("builder: stopped; what was finished stays in the store, run the same command to go on", file=sys.stderr)
+        _tell("builder: stopped; what was finished stays in the store, run the same command to go on")
         return STOPPED[_stopped_by]
-    except BrokenPipeError:
-        # The reader of our output has left; there is nobody to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return int(ExitCode.DONE)
     except OSError as error:
-        print(f"builder: {error.strerror or error}: {error.filename or 'no file named'}", file=sys.stderr)
-        print("  next:  check permissions and free space there", file=sys.stderr)
+        if isinstance(error, BrokenPipeError):
+            raise
+        _tell_disk(error)
+        return int(ExitCode.ENGINE)
+    except MemoryError:
+        _tell("builder: no memory left\n  next:  free some, or raise the limit (ulimit -v)")
         return int(ExitCode.ENGINE)
     except Exception as error:
         if os.environ.get("BUILDER_DEBUG"):
             raise
-        print(f"builder: a bug: {type(error).__name__}: {error}", file=sys.stderr)
-        print("  next:  please report it, with the output of the same command under BUILDER_DEBUG=1", file=sys.stderr)
+        _tell(
+            f"builder: a bug: {type(error).__name__}: {error}\n"
+            "  next:  please report it, with the output of the same command under BUILDER_DEBUG=1"
+        )
         return int(ExitCode.BUG)
 
 

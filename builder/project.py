@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder.errors import InvalidError, PinError, UsageError
+from builder.text import is_plain_line
 
 if TYPE_CHECKING:
     from builder.model.base import Base
@@ -51,7 +52,10 @@ def search_path() -> tuple[Path, ...]:
         if not own.is_dir():
             raise UsageError(f"BUILDER_PROJECT is not a folder: {own}")
         return (own.resolve(), shipped)
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        raise UsageError("the current folder is not there any more", next="cd into one that is") from None
     if here != shipped and ((here / "recipes").is_dir() or (here / "dockerfiles" / "layers").is_dir()):
         return (here, shipped)
     return (shipped,)
@@ -141,12 +145,7 @@ class Project:
             definition = self._yaml("layer", f"dockerfiles/layers/{name}/layer.yaml", name, Layer, self.layer_names)
             assert isinstance(definition, Layer)
             folder = self._find(f"dockerfiles/layers/{name}/layer.yaml").parent
-            files = {
-                path.relative_to(folder).as_posix(): path.read_bytes()
-                for path in sorted(folder.rglob("*"))
-                if path.is_file() and path.name != "layer.yaml"
-            }
-            known = self._cache["layer", name] = LayerSource(definition, files, folder)
+            known = self._cache["layer", name] = LayerSource(definition, _files(folder), folder)
         assert isinstance(known, LayerSource)
         return known
 
@@ -178,14 +177,31 @@ class Project:
 
     def _find(self, relative: str, missing_ok: bool = False) -> Path:
         for root in self.roots:
-            if (root / relative).is_file():
-                return root / relative
+            path = root / relative
+            try:
+                if path.is_file():
+                    return path
+                there = os.path.lexists(path)
+            except OSError as error:
+                raise InvalidError(f"cannot read: {error.strerror}", where=str(path)) from None
+            if there:
+                raise InvalidError("is not a file", where=str(path), cause="a folder, a pipe, or a link to nowhere")
         if missing_ok:
             return None  # type: ignore[return-value]
         raise InvalidError(f"{relative} is missing", where=str(self.roots[0]))
 
     def _names(self, folder: str, pattern: str) -> list[str]:
-        return sorted({path.stem for root in self.roots for path in (root / folder).glob(pattern)} - {"requests"})
+        found = [path for root in self.roots for path in (root / folder).glob(pattern)]
+        # Editors keep files of their own beside what they edit, with a dot before the name.
+        paths = {path.stem: path for path in found if not path.name.startswith(".")}
+        for name, path in paths.items():
+            if not _plain(name):
+                raise InvalidError(
+                    f"{name!a} is not usable as a name",
+                    where=str(path),
+                    cause="small letters, digits, dots, dashes, underscores",
+                )
+        return sorted(paths.keys() - {"requests"})
 
     def _data(self, kind: str, relative: str, name: str, names: Callable[[], Iterable[str]]) -> dict[str, Any]:
         """A YAML file's own mapping, not yet checked against a model."""
@@ -218,6 +234,27 @@ class Project:
                 )
             self._cache[kind, relative] = known
         return known
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    """The files of a layer's folder but layer.yaml, by relative path. Raises InvalidError.
+
+    They go into build contexts: a link could bring a file of this machine there.
+    """
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if name == "layer.yaml" or path.name.startswith(".#") or (path.is_dir() and not path.is_symlink()):
+            continue
+        if path.is_symlink() or not path.is_file():
+            raise InvalidError("is not a file", where=str(path), cause="a layer's folder holds files, and no links")
+        if not is_plain_line(name):
+            raise InvalidError(f"{name!a} is not usable as a file's name", where=str(folder))
+        try:
+            found[name] = path.read_bytes()
+        except OSError as error:
+            raise InvalidError(f"cannot read: {error.strerror}", where=str(path)) from error
+    return found
 
 
 def _plain(name: str) -> bool:

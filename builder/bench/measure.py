@@ -8,13 +8,13 @@ table 2.
 from __future__ import annotations
 
 import json
-import re
 import statistics
 import time
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from builder.errors import NetworkError, UsageError
 
@@ -94,7 +94,7 @@ class Server:
         import requests
 
         base = url.rstrip("/")
-        if not re.match(r"https?://[^/]", base):
+        if not _is_url(base):
             raise UsageError(f"{url!r} is not a URL", next="--url http://localhost:8000")
         self.url = base if base.endswith("/v1") else f"{base}/v1"
         self.session = requests.Session()
@@ -118,7 +118,7 @@ class Server:
             raise NetworkError(
                 "the server does not say which model it serves",
                 where=self.url,
-                cause=type(error).__name__,
+                cause=_cause(error),
                 next="--model NAME",
             ) from error
 
@@ -126,7 +126,7 @@ class Server:
         return NetworkError(
             "the server cannot be reached",
             where=self.url,
-            cause=type(error).__name__,
+            cause=_cause(error),
             next=f"curl {self.url}/models; a large model takes 10 to 15 minutes to load: docker logs -f NAME",
         )
 
@@ -198,6 +198,29 @@ class Server:
             reasoning_chunks=reasoning,
             answer_chunks=content,
         )
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0 and text.isprintable()
+
+
+def _cause(error: Exception) -> str:
+    """An error of a request in words; its own text would repeat the address, and could hold what was sent."""
+    import requests
+
+    answer = getattr(error, "response", None)
+    if isinstance(error, requests.HTTPError) and answer is not None:
+        return f"it answered {answer.status_code}"
+    if isinstance(error, requests.Timeout):
+        return "no answer in time"
+    if isinstance(error, requests.ConnectionError):
+        return "no connection"
+    return f"its answer is not that of an OpenAI-compatible server ({type(error).__name__})"
 
 
 def _kind(delta: dict[str, Any]) -> str | None:

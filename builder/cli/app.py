@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -17,6 +18,7 @@ from builder.cli.listing import list_, show
 from builder.cli.lock import lock
 from builder.cli.mirror import mirror
 from builder.cli.new import new
+from builder.cli.options import JsonOption, print_json
 from builder.cli.planning import plan, render
 from builder.cli.prefetch import prefetch
 from builder.cli.pushing import load, push
@@ -43,6 +45,7 @@ for command in commands:
 @app.command()
 def engines(
     usable: Annotated[bool, typer.Option("--usable", help="Only say with the exit code whether there is one.")] = False,
+    json_: JsonOption = False,
 ) -> None:
     """Say which engines can be used here, and what is missing for the others."""
     from builder.engine.buildah import BuildahEngine
@@ -52,7 +55,11 @@ def engines(
     if usable:
         select_engine(None)
         return
-    for info in (DockerEngine().probe(), BuildahEngine().probe()):
+    found = (DockerEngine().probe(), BuildahEngine().probe())
+    if json_:
+        print_json([{**asdict(info), "usable": info.usable} for info in found])
+        return
+    for info in found:
         state = f"{info.version}, usable" if info.usable else f"not usable: {info.problem}; {info.fix}"
         print(f"{info.name}: {state}")
 
@@ -74,6 +81,9 @@ def run() -> int:
         result = error.exit_code
     except typer.Abort:
         raise KeyboardInterrupt from None
+    except SystemExit:
+        # How typer and rich end when the reader of our output has left.
+        raise BrokenPipeError from None
     except Exception as error:
         # Wrong usage. typer's own copy of click has no public name for this class, in some versions no click at all.
         if not (hasattr(error, "show") and hasattr(error, "exit_code")):

@@ -16,6 +16,7 @@ from builder.cli.options import (
     PlatformOption,
     ProfileOption,
     SetOption,
+    check_tag,
     make_plan,
     open_store,
     print_json,
@@ -65,9 +66,12 @@ def build(
 
     Everything that is read is in the lock, by hash; what was built before is taken from the store.
     """
+    from builder.engine.select import check_engine
     from builder.mirror.site import site_of
     from builder.project import Project
 
+    check_engine(engine, builder)
+    check_tag(tag)
     project = Project()
     names = project.recipe_names() if all_ else list(dict.fromkeys(recipe or ()))
     if not names:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from builder.errors import UsageError
+from builder.text import escaped, printable
 
 if TYPE_CHECKING:
     from builder.mirror.site import Site
@@ -76,15 +77,22 @@ def make_plan(
     )
 
 
+def check_tag(tag: str | None) -> None:
+    """Raises UsageError for what no image can be called."""
+    if tag is not None:
+        from builder.oci.reference import Reference
+
+        Reference.parse(tag)
+
+
 def print_json(value: Any) -> None:
     """The result as JSON on standard output."""
-    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
-    print()
+    print(escaped(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
 def say(text: str) -> None:
     """A message to the person watching; results go to standard output, this does not."""
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def warn_of(site: Site | None) -> None:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from builder.cli.build import make_image
-from builder.cli.options import BaseOption, CompressionOption, ProfileOption, RecipeOption, SetOption, say, size
+from builder.cli.options import (
+    BaseOption,
+    CompressionOption,
+    ProfileOption,
+    RecipeOption,
+    SetOption,
+    check_tag,
+    say,
+    size,
+)
 from builder.errors import UsageError
 
 if TYPE_CHECKING:
@@ -78,6 +87,7 @@ def load(
     from builder.oci.dockerload import load_image
     from builder.project import Project
 
+    check_tag(tag)
     built, store = make_image(Project(), recipe, base, set_, compression, profile)
     name = tag or f"{built.plan.recipe}:{built.image.digest.removeprefix('sha256:')[:12]}"
     load_image(built.image, store, name)

@@ -60,6 +60,7 @@ def run(
         raise UsageError(f"--user {user!r} is not UID or UID:GID", next='--user "$(id -u):$(id -g)"')
     project = Project()
     served = with_profile(project.recipe(recipe), profile, project.shared_profiles)
+    _check_image(image)
     node = _node(role, ip, head, interface, hca, netplan=netplan)
     if netplan:
         assert node is not None
@@ -125,7 +126,18 @@ def _node(
         raise UsageError(f"{asked} needs --ip and --interface" + ("" if netplan else ", and --head on the worker"))
     for option, address in (("--ip", ip), ("--head", head)):
         _check_address(option, address)
+    for option, name, pattern in (
+        ("--interface", interface, r"[^\s/:;'\"\\]{1,15}"),
+        ("--hca", hca, r"[=^]*[A-Za-z0-9_.:,-]{1,255}"),
+    ):
+        if name is not None and not re.fullmatch(pattern, name):
+            raise UsageError(f"{option} {name!r} cannot be a device's name", next="ip link; ibdev2netdev")
     return Node(role or "head", ip, head or ip, interface, hca)
+
+
+def _check_image(image: str | None) -> None:
+    if image is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}", image):
+        raise UsageError(f"--image {image!r} cannot be an image's name", next="docker image ls")
 
 
 def _check_address(option: str, address: str | None) -> None:

@@ -12,19 +12,26 @@ from builder.errors import EngineError, UsageError
 NAMES = ("auto", "docker", "buildah")
 
 
+def check_engine(wanted: str | None, builder: str | None = None) -> str:
+    """The name of the engine that is asked for. Raises UsageError when there is none of it, or it takes no builder."""
+    name = wanted or os.environ.get("BUILDER_ENGINE") or "auto"
+    if name not in NAMES:
+        where = "" if wanted else "BUILDER_ENGINE"
+        raise UsageError(f"there is no engine {name!r}", where=where, cause=f"engines: {', '.join(NAMES)}")
+    if builder is not None and name == "buildah":
+        raise UsageError("--builder is for the docker engine")
+    return name
+
+
 def select_engine(wanted: str | None, builder: str | None = None) -> Engine:
     """The engine of that name, or with `auto` (also BUILDER_ENGINE): docker when its daemon answers and has buildx,
     else buildah. Raises EngineError that says what to install."""
-    name = wanted or os.environ.get("BUILDER_ENGINE") or "auto"
-    if name not in NAMES:
-        raise UsageError(f"there is no engine {name!r}", cause=f"engines: {', '.join(NAMES)}")
+    name = check_engine(wanted, builder)
     engines: list[Engine] = [DockerEngine(builder), BuildahEngine()]
     if builder is not None:
         engines = engines[:1]
     if name != "auto":
         engines = [engine for engine in engines if engine.name == name]
-        if not engines:
-            raise UsageError("--builder is for the docker engine")
     problems = []
     for engine in engines:
         info = engine.probe()

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints
 
+from builder.text import is_plain_line
+
 
 class Strict(BaseModel):
     """A frozen value that refuses unknown keys."""
@@ -15,7 +17,7 @@ class Strict(BaseModel):
 
 
 def _no_control_characters(text: str) -> str:
-    if any(ord(character) < 0x20 or ord(character) == 0x7F for character in text):
+    if not is_plain_line(text):
         raise ValueError("must be one line without control characters")
     return text
 

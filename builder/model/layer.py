@@ -17,6 +17,9 @@ Template = Line
 Condition = Line
 """A Jinja expression over the same names; `version()` makes versions comparable."""
 
+_LONGEST = 4096
+"""characters of a text value: engines read Dockerfiles line by line, and none reads lines of any length."""
+
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -68,6 +71,8 @@ class Parameter(Strict):
     def _check(self, text: object) -> str:
         if not isinstance(text, str):
             raise ValueError("must be text: put it in quotes")
+        if len(text) > _LONGEST:
+            raise ValueError(f"must have at most {_LONGEST} characters")
         if self.choices and text not in map(str, self.choices):
             raise ValueError(f"choose one of {', '.join(map(str, self.choices))}")
         if self.pattern is not None and not re.fullmatch(self.pattern, text):

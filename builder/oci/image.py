@@ -46,6 +46,12 @@ class _BaseConfig(BaseModel):
     variant: str | None = None
 
 
+class SomeConfig(_BaseConfig):
+    """The same of an image that nothing is put on: it may leave more out, and the checks say so."""
+
+    rootfs: _RootFs | None = None  # type: ignore[assignment]
+
+
 @dataclass(frozen=True)
 class BaseImage:
     """What is known of a registry base: its reference by digest, its parsed manifest and config."""

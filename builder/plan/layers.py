@@ -127,7 +127,11 @@ def plan_layer(project: Project, use: Use, base: Base | None, recipe: Any, sibli
         template = use.source.folder / "Dockerfile.j2"
         if "Dockerfile.j2" not in use.source.files:
             raise InvalidError("a dockerfile layer needs a Dockerfile.j2", where=str(template))
-        stages = render_dockerfile(use.source.files["Dockerfile.j2"].decode("utf-8"), values, str(template))
+        try:
+            text = use.source.files["Dockerfile.j2"].decode("utf-8")
+        except UnicodeDecodeError:
+            raise InvalidError("not UTF-8 text", where=str(template)) from None
+        stages = render_dockerfile(text, values, str(template))
         context = {
             f"layers/{layer.name}/{path}": data for path, data in use.source.files.items() if path != "Dockerfile.j2"
         }

@@ -131,7 +131,10 @@ def resolve(
     chosen = pinned(project, recipe, select_base(project, recipe, base))
     uses = uses_of(project, chosen, recipe, asked)
     if asked:
-        raise UsageError(f"--set names layer {next(iter(asked))!r}, which recipe {recipe.name} does not have")
+        raise UsageError(
+            f"--set names layer {next(iter(asked))!r}, which recipe {recipe.name} does not have",
+            cause=f"its layers: {', '.join(dict.fromkeys(use.layer for use in recipe.layers)) or 'none'}",
+        )
     if len(uses) > MAX_LAYERS:
         raise UsageError(f"{len(uses)} layers; at most {MAX_LAYERS} are allowed", where=f"recipes/{recipe.name}.yaml")
     planned = [plan_layer(project, use, chosen, recipe, uses) for use in uses]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import NoReturn
 
@@ -35,8 +36,19 @@ def write_full_context(
     folder: must not exist yet, or be empty; it appears only when it is complete. Raises UsageError, PinError,
     NetworkError or EngineError.
     """
+    folder = folder.absolute()
+    if not folder.name:
+        raise UsageError("is not an empty folder", where=str(folder), next="name a new folder: --context DIR")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError("is not an empty folder", where=str(folder), next="name a new folder: --context DIR")
+    try:
+        # Before anything is fetched: a place that cannot be written is told at once.
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder.parent).close()
+    except OSError as error:
+        raise UsageError(
+            f"cannot be made: {error.strerror}", where=str(folder), next="name another folder: --context DIR"
+        ) from None
     inputs = {item.digest: item for layer in plan.layers for item in layer.inputs}
     received: dict[str, int] = {}
     total = sum(item.size for item in inputs.values())

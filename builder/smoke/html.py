@@ -7,7 +7,8 @@ from html import escape
 from typing import Any
 
 from builder.smoke.fatbin import describe
-from builder.smoke.report import Report, Result, Status, printable
+from builder.smoke.report import Report, Result, Status
+from builder.text import printable
 
 _STYLE = """
 body{font:15px/1.45 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color:#1c1c1c;background:#fff}

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from builder.errors import InvalidError
-
-_INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
+from builder.errors import InvalidError, NetworkError, UsageError
+from builder.model.jsontext import parse_json
+from builder.oci.manifest import MANIFEST_LIMIT, Manifest, parse_manifest, sha256
+from builder.oci.reference import is_digest
 
 
 @dataclass(frozen=True)
@@ -77,36 +76,61 @@ def open_image(layout: Path, digest: str | None = None) -> Image:
     """Read an image's manifest and configuration.
 
     digest: of a manifest or an index; None takes the only image in the layout's index.json. Of an index, the
-    linux/arm64 image is taken. Raises InvalidError when there is no such image or a blob is damaged.
+    linux/arm64 image is taken. Raises UsageError when the folder is no layout, InvalidError when there is no such
+    image, or a blob is damaged or makes no sense.
     """
-    if digest is None:
-        index = _json((layout / "index.json"), None)
-        digest = _one(layout, index)
-    manifest = _blob(layout, digest)
-    if "manifests" in manifest or manifest.get("mediaType") in _INDEXES:
-        digest = _one(layout, manifest)
-        manifest = _blob(layout, digest)
-    try:
-        config = _blob(layout, manifest["config"]["digest"])
-        layers = tuple(
-            LayerBlob(item["digest"], int(item["size"]), blob_path(layout, item["digest"]))
-            for item in manifest["layers"]
+    if not (layout / "index.json").exists() and digest is None:
+        raise UsageError(
+            "is no OCI layout",
+            where=str(layout),
+            cause="it has no index.json",
+            next="name a folder that `builder build --output oci:DIR` or `skopeo copy … oci:DIR` wrote",
         )
-    except (KeyError, TypeError) as error:
-        raise InvalidError(f"{digest} is not an image manifest", where=str(layout)) from error
-    return Image(digest, manifest, config, layers)
+    if digest is None:
+        digest = _one(layout, _manifest(layout / "index.json"))
+    manifest = _manifest(blob_path(layout, digest), digest)
+    if manifest.is_index:
+        digest = _one(layout, manifest)
+        manifest = _manifest(blob_path(layout, digest), digest)
+    if manifest.is_index:
+        raise InvalidError(f"{digest} is not an image manifest", where=str(layout))
+    named = manifest.json["config"]["digest"]
+    config = read_config(_read(blob_path(layout, named), named), str(blob_path(layout, named)))
+    layers = tuple(
+        LayerBlob(item["digest"], item["size"], blob_path(layout, item["digest"])) for item in manifest.json["layers"]
+    )
+    return Image(digest, manifest.json, config, layers)
+
+
+def read_config(data: bytes, where: str) -> dict[str, Any]:
+    """An image's configuration, its known members of the kinds that the OCI gives them. Raises InvalidError."""
+    from pydantic import ValidationError
+
+    from builder.oci.image import SomeConfig
+
+    try:
+        found = parse_json(data)
+        SomeConfig.model_validate(found)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "it"
+        raise InvalidError(f"the configuration makes no sense: {place}: {first['msg']}", where=where) from None
+    except ValueError as error:
+        raise InvalidError(f"the configuration is not JSON: {error}", where=where) from None
+    assert isinstance(found, dict)
+    return found
 
 
 def blob_path(layout: Path, digest: str) -> Path:
     """Where a layout keeps a blob. Raises InvalidError when the digest is none."""
+    if not is_digest(digest):
+        raise InvalidError(f"not a digest: {digest!a}", where=str(layout))
     algorithm, _, value = digest.partition(":")
-    if not (algorithm.isalnum() and value.isalnum()):
-        raise InvalidError(f"not a digest: {digest}", where=str(layout))
     return layout / "blobs" / algorithm / value
 
 
-def _one(layout: Path, index: dict[str, Any]) -> str:
-    found = [item for item in index.get("manifests") or () if isinstance(item, dict)]
+def _one(layout: Path, index: Manifest) -> str:
+    found = index.json.get("manifests") or []
     if len(found) > 1:
         wanted = {"os": "linux", "architecture": "arm64"}
         found = [item for item in found if wanted.items() <= (item.get("platform") or {}).items()]
@@ -117,20 +141,25 @@ def _one(layout: Path, index: dict[str, Any]) -> str:
     return str(found[0]["digest"])
 
 
-def _blob(layout: Path, digest: str) -> dict[str, Any]:
-    return _json(blob_path(layout, digest), digest)
-
-
-def _json(path: Path, digest: str | None) -> dict[str, Any]:
+def _manifest(path: Path, digest: str | None = None) -> Manifest:
+    data = _read(path, digest)
     try:
-        data = path.read_bytes()
-        value = json.loads(data)
-    except FileNotFoundError:
-        raise InvalidError(f"{digest or 'index.json'} is not there", where=str(path)) from None
-    except ValueError as error:
-        raise InvalidError("not JSON", where=str(path)) from error
-    if digest and f"sha256:{hashlib.sha256(data).hexdigest()}" != digest:
+        return parse_manifest(data)
+    except NetworkError as error:
+        raise InvalidError("neither a manifest nor an index", where=str(path), cause=error.cause) from None
+
+
+def _read(path: Path, digest: str | None) -> bytes:
+    """The bytes of a small file. What the folder holds is not trusted: it may be a pipe, or without end."""
+    try:
+        if not path.is_file():
+            raise InvalidError(f"{digest or path.name} is not there, or not a file", where=str(path))
+        with path.open("rb") as file:
+            data = file.read(MANIFEST_LIMIT + 1)
+    except OSError as error:
+        raise InvalidError(f"cannot read: {error.strerror}", where=str(path)) from None
+    if len(data) > MANIFEST_LIMIT:
+        raise InvalidError(f"longer than {MANIFEST_LIMIT} bytes", where=str(path))
+    if digest and sha256(data) != digest:
         raise InvalidError(f"{digest} is damaged", where=str(path))
-    if not isinstance(value, dict):
-        raise InvalidError("not a JSON object", where=str(path))
-    return value
+    return data

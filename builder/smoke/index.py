@@ -113,7 +113,7 @@ def index_layer(
                 index.removed.add(f"{parent}/{name[4:]}".lstrip("/"))
             elif member.islnk():
                 target = index.entries.get(clean(member.linkname))
-                if target is None:
+                if target is None or not path:
                     raise InvalidError(f"a hard link to nothing: {path}", where=blob.digest)
                 index.entries[path] = target
             elif path:

@@ -13,6 +13,9 @@ from typing import Any, BinaryIO, Protocol, cast
 from builder.errors import InvalidError
 
 _CHUNK = 1 << 20
+_MOST_AT_ONCE = 32 << 20
+"""bytes; tarfile reads a header's long name whole, however long that says it is."""
+_LONGEST_PATH = 4096
 ZSTD = b"\x28\xb5\x2f\xfd"
 """What a zstd frame begins with."""
 
@@ -43,6 +46,8 @@ class Forward(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         if size < 0:
             return b"".join(iter(lambda: self.read(_CHUNK), b""))
+        if size > _MOST_AT_ONCE:
+            raise InvalidError(f"not a readable layer: a header of {size} bytes")
         parts = []
         while size and (taken := self._take(size)):
             parts.append(bytes(taken))
@@ -128,7 +133,7 @@ class LayerStream:
                     member = tarfile.TarInfo.fromtarfile(archive)
                 except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
                     return
-        except (tarfile.TarError, ValueError) as error:
+        except (tarfile.TarError, ValueError, RecursionError) as error:
             raise InvalidError(f"not a readable layer: {error}", where=self._where) from error
 
     def copy(self, member: tarfile.TarInfo, write: Any) -> None:
@@ -170,7 +175,10 @@ def _decompress(file: io.BufferedReader[Any], magic: bytes) -> Forward:
 
 
 def clean(name: str) -> str:
-    """A tar member's name as a path without leading slash ("" is the root). Raises InvalidError for `..`."""
+    """A tar member's name as a path without leading slash ("" is the root). Raises InvalidError for `..`,
+    and for what is longer than a path can be."""
+    if len(name) > _LONGEST_PATH:
+        raise InvalidError(f"a layer has a path of {len(name)} characters: {name[:80]}…")
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise InvalidError(f"a layer has a path that leaves the image: {name}")

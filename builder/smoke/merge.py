@@ -49,20 +49,23 @@ def _hides(entry: Entry, below: Entry) -> bool:
 
 def _real(merged: dict[str, Entry], folder: str, known: dict[str, str], layer: int) -> str:
     """Where a folder of a layer really is: through the links that are there; made where it is not."""
-    if (place := known.get(folder)) is not None:
-        return place
-    parent, _, name = folder.rpartition("/")
-    above = _real(merged, parent, known, layer)
-    place = f"{above}/{name}" if above else name
-    for _ in range(40):
-        entry = merged.get(place)
-        if entry is None or entry.kind != "symlink":
-            break
-        start = "" if entry.link.startswith("/") else place.rpartition("/")[0]
-        place = os.path.normpath(f"/{start}/{entry.link}").lstrip("/")
-    if place and place not in merged:
-        merged[place] = Entry("dir", 0o755, 0, 0, 0, "", layer, place)
-    known[folder] = place
+    names: list[str] = []
+    while folder not in known:
+        folder, _, name = folder.rpartition("/")
+        names.append(name)
+    place = known[folder]
+    for name in reversed(names):
+        folder = f"{folder}/{name}" if folder else name
+        place = f"{place}/{name}" if place else name
+        for _ in range(40):
+            entry = merged.get(place)
+            if entry is None or entry.kind != "symlink":
+                break
+            start = "" if entry.link.startswith("/") else place.rpartition("/")[0]
+            place = os.path.normpath(f"/{start}/{entry.link}").lstrip("/")
+        if place and place not in merged:
+            merged[place] = Entry("dir", 0o755, 0, 0, 0, "", layer, place)
+        known[folder] = place
     return place
 
 

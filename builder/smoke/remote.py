@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, BinaryIO, cast
 from builder.oci.reference import Reference
 from builder.oci.registry import Registry
 from builder.oci.store import Store
-from builder.smoke.image import Image, LayerBlob, blob_path
+from builder.smoke.image import Image, LayerBlob, blob_path, read_config
 
 _NOWHERE = Path("/nonexistent")
 
@@ -42,12 +41,12 @@ class Chunks(io.RawIOBase):
 def remote_image(reference: Reference, registry: Registry | None = None) -> Image:
     """The linux/arm64 image at a reference: its manifest and configuration are read, its layers can be.
 
-    Raises NetworkError or PinError.
+    Raises NetworkError, PinError, or InvalidError for a configuration that makes no sense.
     """
     client = registry or Registry()
     manifest, _ = client.platform_manifest(reference)
     pinned = reference.at(manifest.digest)
-    config = json.loads(client.config(pinned, manifest))
+    config = read_config(client.config(pinned, manifest), str(pinned))
 
     def stream(digest: str, size: int) -> Callable[[], BinaryIO]:
         return lambda: cast("BinaryIO", Chunks(client.blob(pinned, digest, size)))
@@ -60,11 +59,13 @@ def remote_image(reference: Reference, registry: Registry | None = None) -> Imag
 
 
 def fetch_image(reference: Reference, store: Store, registry: Registry | None = None) -> Image:
-    """The image with all its blobs in the store, as running it needs. Raises NetworkError, PinError or EngineError."""
+    """The image with all its blobs in the store, as running it needs. Raises NetworkError, PinError,
+    InvalidError or EngineError."""
     client = registry or Registry()
     manifest, _ = client.platform_manifest(reference)
     pinned = reference.at(manifest.digest)
     config = client.config(pinned, manifest)
+    parsed = read_config(config, str(pinned))
 
     def fetch(item: dict[str, Any]) -> None:
         with store.writer() as writer:
@@ -81,7 +82,7 @@ def fetch_image(reference: Reference, store: Store, registry: Registry | None = 
         LayerBlob(item["digest"], item["size"], blob_path(store.root, item["digest"]))
         for item in manifest.json["layers"]
     )
-    return Image(manifest.digest, manifest.json, json.loads(config), layers)
+    return Image(manifest.digest, manifest.json, parsed, layers)
 
 
 def made_here(image: Image) -> set[str] | None:

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 from xml.etree import ElementTree
 
+from builder.text import printable
+
 Status = Literal["pass", "warn", "fail", "not-run"]
 """warn: what should be looked at, but does not fail the image."""
 
@@ -122,8 +124,3 @@ class Report:
             console.print(Text(note))
         console.print(Text(self.summary()))
         return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
-
-
-def printable(text: str) -> str:
-    """Without control characters: XML forbids them, and a terminal would obey them."""
-    return "".join(character if character == "\n" or character.isprintable() else "?" for character in text)

@@ -12,6 +12,7 @@ from typing import Any, get_args
 from builder.errors import InvalidError
 from builder.oci.blobs import disk_error
 from builder.smoke.report import Report, Result, Status
+from builder.text import escaped
 
 MEDIA_TYPE = "application/vnd.builder.smoke.results.v1+json"
 """Of the file, when it is attached to an image; also the artifact's type."""
@@ -47,8 +48,7 @@ def keep_results(report: Report, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=".partial-", dir=folder)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(whole.as_dict(), file, indent=1, ensure_ascii=False)
-            file.write("\n")
+            file.write(escaped(json.dumps(whole.as_dict(), indent=1, ensure_ascii=False)) + "\n")
         Path(name).chmod(0o644)
         Path(name).replace(path)
     except OSError as error:

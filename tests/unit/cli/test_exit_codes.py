@@ -32,6 +32,28 @@ USAGE: list[tuple[tuple[str, ...], str]] = [
     ((*BUILD, "--output", "tar:x"), "is not oci:DIR"),
     ((*BUILD, "--engine", "podman"), "there is no engine 'podman'"),
     ((*BUILD, "--jobs", "0"), "--jobs"),
+    ((*BUILD, "--tag", "a\nb \x1b[31m"), "not an image reference"),
+    (("load", "--recipe", "tiny", "--tag", "A B"), "not an image reference"),
+    ((*BUILD, "--set", "compiled.version=" + "1" * 5000), "is not a usable value"),
+    ((*BUILD, "--set", "nope.a=b"), "cause: its layers: "),
+    (("render", "--recipe", "tiny", "--context", "/dev/null/x"), "name another folder: --context DIR"),
+    (("render", "--recipe", "tiny", "--context", "/"), "name a new folder: --context DIR"),
+    (("new", "recipe", "mine", "--model", "a/b\nbase: x"), "is not a repository"),
+    (("run", "--recipe", "tiny", "--image", "--privileged"), "cannot be an image's name"),
+    (("run", "--recipe", "tiny", "--image", "x\ny"), "cannot be an image's name"),
+    (("run", "--recipe", "tiny", "--image", "x", "--user", "$(id)"), "is not UID or UID:GID"),
+    (
+        ("run", "--recipe", "tiny", "--role", "head", "--ip", "999.1.1.1", "--interface", "eth0", "--netplan"),
+        "'999.1.1.1' is not an IPv4",
+    ),
+    (
+        ("run", "--recipe", "tiny", "--role", "head", "--ip", "10.0.0.1", "--interface", "a/b", "--netplan"),
+        "--interface 'a/b' cannot be a device's name",
+    ),
+    (("bench", "--url", "nonsense"), "is not a URL"),
+    (("bench", "--url", "http://[::1"), "is not a URL"),
+    (("bench", "--url", "http://x:99999"), "is not a URL"),
+    (("test", "oci:/nowhere"), "is no OCI layout"),
     ((*BUILD, "--no-such-option"), "--no-such-option"),
     (("build",), "no recipe given"),
     (("show", "tinny"), "did you mean tiny?"),
@@ -82,6 +104,51 @@ def test_an_invalid_file_is_3(cli: Cli, change: Change, what: str) -> None:
     said = cli(*BUILD)
     assert (said.code, said.out) == (3, "")
     assert what in said.err
+
+
+def test_an_engine_that_is_none_is_2_even_when_nothing_is_left_to_build(online: Cli) -> None:
+    assert online(*BUILD).code == 0
+    said = online(*BUILD, BUILDER_ENGINE="podman")
+    assert (said.code, said.out) == (2, "")
+    assert "BUILDER_ENGINE: there is no engine 'podman'" in said.err
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "what"),
+    [
+        ("recipes/.#tiny.yaml", 0, ""),
+        ("recipes/Bad Name.yaml", 3, "'Bad Name' is not usable as a name"),
+        ("recipes/other.yaml", 3, "other.yaml: is not a file"),
+        ("recipes/bases/other.yaml", 3, "other.yaml: is not a file"),
+        ("dockerfiles/layers/placed/key", 3, "placed/key: is not a file\n  cause: a layer's folder holds files, and no links"),
+    ],
+)
+def test_a_link_among_the_projects_files_is_told_by_its_name(cli: Cli, name: str, code: int, what: str) -> None:
+    cli.write()
+    (cli.folder / "project" / name).symlink_to("/etc/hostname-that-is-not-there")
+    cli.keep = True
+    for command in (("list",), ("lock", "--check")) if "layers" not in name else (("plan", "--recipe", "tiny"),):
+        said = cli(*command) if "bases" not in name else cli("list", "bases")
+        assert said.code == (code if command[0] != "lock" or "bases" in name else said.code)
+        assert what in said.err
+
+
+def test_a_layers_folder_brings_no_file_of_this_machine_into_a_build(cli: Cli) -> None:
+    cli.write()
+    secret = cli.folder / "secret"
+    secret.write_text("of this machine")
+    (cli.folder / "project/dockerfiles/layers/compiled/key").symlink_to(secret)
+    cli.keep = True
+    said = cli("plan", "--recipe", "tiny")
+    assert said.code == 3
+    assert "compiled/key: is not a file" in said.err
+
+
+def test_a_template_that_is_not_utf8_is_3(cli: Cli) -> None:
+    cli.small.files["dockerfiles/layers/compiled/Dockerfile.j2"] = b"FROM x\xff"
+    said = cli(*BUILD)
+    assert said.code == 3
+    assert "Dockerfile.j2: not UTF-8 text" in said.err
 
 
 def test_a_layer_that_no_layer_is_is_2_and_named_with_the_recipe(cli: Cli) -> None:

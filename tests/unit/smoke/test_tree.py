@@ -183,10 +183,10 @@ def test_choosing_the_image(tmp_path: Path) -> None:
         {**arm, "platform": {"os": "linux", "architecture": "arm64"}},
         {**amd, "platform": {"os": "linux", "architecture": "amd64"}},
     ]
-    (where / "index.json").write_text(json.dumps({"manifests": described}))
+    (where / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": described}))
     assert open_image(where).digest == arm["digest"]
     assert open_image(where, amd["digest"]).config["architecture"] == "amd64"
-    (where / "index.json").write_text(json.dumps({"manifests": [arm, amd]}))
+    (where / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [arm, amd]}))
     with pytest.raises(InvalidError, match="0 images"):
         open_image(where)
     with pytest.raises(InvalidError, match="not there"):

@@ -1,0 +1,79 @@
+"""Where output goes is the caller's business: closed, full or left streams give no traceback and no wrong message."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.unit.cli.conftest import Cli, Said
+
+LIST = "list bases"
+WRONG = "plan --recipe nope"
+
+
+def shell(cli: Cli, script: str) -> Said:
+    """Run a script in which `builder` is the command under test."""
+    cli.write()
+    bash = shutil.which("bash")
+    assert bash is not None
+    builder = f"builder() {{ {shlex.quote(sys.executable)} -m builder \"$@\"; }}\n"
+    done = subprocess.run(
+        [bash, "-c", builder + script], capture_output=True, env=cli.environment({}), cwd=cli.folder, check=False
+    )
+    said = Said(done.returncode, done.stdout.decode(), done.stderr.decode())
+    assert "Traceback" not in said.err, said.err
+    assert "a bug" not in said.err, said.err
+    return said
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [(f"{LIST} >&-", 0), (f"{LIST} --json >&-", 0), ("--version >&-", 0), (f"{LIST} 2>&-", 0), (f"{LIST} <&-", 0)],
+)
+def test_a_closed_stream_leads_to_nowhere(cli: Cli, command: str, code: int) -> None:
+    assert shell(cli, f"builder {command}").code == code
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-", "2>/dev/full"])
+def test_an_error_keeps_its_code(cli: Cli, closed: str) -> None:
+    said = shell(cli, f"builder {WRONG} {closed}")
+    assert said.code == 2
+    assert ("there is no recipe 'nope'" in said.err) == (closed == ">&-")
+
+
+@pytest.mark.parametrize("command", [LIST, f"{LIST} --json", "--help", "--version"])
+def test_a_full_disk_behind_the_output_is_told_as_that(cli: Cli, command: str) -> None:
+    said = shell(cli, f"builder {command} >/dev/full")
+    assert said.code == 5
+    assert said.err.startswith("builder: No space left on device: standard output\n  next:")
+
+
+@pytest.mark.parametrize("command", [LIST, f"{LIST} --json", "list layers", "rules"])
+def test_a_reader_that_leaves_early_is_no_error(cli: Cli, command: str) -> None:
+    for reader in ("head -c 1", "true"):
+        said = shell(cli, f"PATH=$PATH:/usr/bin:/bin; builder {command} | {reader} >/dev/null; echo ${{PIPESTATUS[0]}}")
+        assert (said.out, said.err) == ("0\n", "")
+
+
+def test_messages_that_nobody_can_get_do_not_stop_a_build(online: Cli) -> None:
+    said = shell(online, "builder build --recipe tiny 2>/dev/full")
+    assert said.code == 0
+    assert said.out.startswith("sha256:")
+
+
+def test_what_a_terminal_would_obey_is_not_shown(cli: Cli) -> None:
+    said = cli("test", "oci:\x1b]0;x\x07\x9b31m\u202e")
+    assert said.code == 2
+    assert said.err.startswith("builder: ?]0;x??31m?: is no OCI layout")
+    assert not set(said.err) & set("\x1b\x07\x9b\u202e")
+
+
+def test_json_says_what_a_terminal_would_obey_without_making_it(cli: Cli) -> None:
+    from builder.text import escaped
+
+    text = '"\x1b\x9b\u202e\udcff日本"'
+    assert escaped(text) == '"\\u001b\\u009b\\u202e\\udcff日本"'
