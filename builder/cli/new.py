@@ -69,15 +69,8 @@ def new(
     if not re.fullmatch(r"[a-z][a-z0-9._-]{0,63}", name):
         raise UsageError(f"{name!r} is not usable as a name", cause="small letters, digits, dots, dashes, underscores")
     if kind == "recipe":
-        from pydantic import TypeAdapter, ValidationError
-
-        from builder.model.recipe import ModelId
         from builder.project import Project
 
-        try:
-            TypeAdapter(ModelId).validate_python(model)
-        except ValidationError:
-            raise UsageError(f"--model {model!r} is not a repository", next="write it as OWNER/NAME") from None
         project = Project()
         project.recipe(extends) if extends else project.base(base)
         if name in project.recipe_names() and not (Path("recipes") / f"{name}.yaml").exists():

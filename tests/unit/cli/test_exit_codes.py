@@ -38,7 +38,7 @@ USAGE: list[tuple[tuple[str, ...], str]] = [
     ((*BUILD, "--set", "nope.a=b"), "cause: its layers: "),
     (("render", "--recipe", "tiny", "--context", "/dev/null/x"), "name another folder: --context DIR"),
     (("render", "--recipe", "tiny", "--context", "/"), "name a new folder: --context DIR"),
-    (("new", "recipe", "mine", "--model", "a/b\nbase: x"), "is not a repository"),
+    (("new", "recipe", "mine", "--model", "a/b\nbase: x"), "not OWNER/NAME"),
     (("run", "--recipe", "tiny", "--image", "--privileged"), "cannot be an image's name"),
     (("run", "--recipe", "tiny", "--image", "x\ny"), "cannot be an image's name"),
     (("run", "--recipe", "tiny", "--image", "x", "--user", "$(id)"), "is not UID or UID:GID"),
