@@ -13,14 +13,19 @@ from types import FrameType
 STOPPED = {signal.SIGINT: 130, signal.SIGTERM: 143}
 """Exit codes of a stopped command, as shells spell them: 128 and the signal's number."""
 
-_stopped_by = signal.SIGINT
+_stopped_by: signal.Signals | None = None
 
 
 def main() -> None:
     """Entry point. Exit codes: `builder.errors.ExitCode`; 130 after Ctrl-C, 143 after SIGTERM."""
     handle_sigterm()
+    signal.signal(signal.SIGINT, _terminated)
+    sys.unraisablehook = _unraisable
     _open_standard_streams()
-    sys.exit(_run())
+    code = _run()
+    # Nothing is left to be stopped; the interpreter's own end would be.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(code)
 
 
 def handle_sigterm() -> None:
@@ -33,6 +38,12 @@ def _terminated(number: int, frame: FrameType | None) -> None:
     global _stopped_by  # noqa: PLW0603 - a handler has no other way to tell
     _stopped_by = signal.Signals(number)
     raise KeyboardInterrupt
+
+
+def _unraisable(found: sys.UnraisableHookArgs) -> None:
+    """Compiled code, as pydantic's, cannot always pass a KeyboardInterrupt on; what it then does ends in `_guarded`."""
+    if not isinstance(found.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(found)
 
 
 class _Results(io.TextIOWrapper):
@@ -101,22 +112,31 @@ def _run() -> int:
         # The reader of our output has left; there is nobody to tell.
         code = int(ExitCode.DONE)
     except OSError as error:
-        _tell_disk(error)
+        _tell(_disk_words(error))
         code = int(ExitCode.ENGINE)
     # What is still held for it would be written at the end, and fail again.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 
-def _tell_disk(error: OSError) -> None:
+def _disk_words(error: OSError) -> str:
     where = f": {error.filename}" if error.filename is not None else ""
-    _tell(f"builder: {error.strerror or error}{where}\n  next:  check permissions and free space there")
+    return f"builder: {error.strerror or error}{where}\n  next:  check permissions and free space there"
 
 
 def _tell(text: str) -> None:
     from builder.text import printable
 
     print(printable(text), file=sys.stderr, flush=True)
+
+
+def _failed(text: str, code: int) -> int:
+    """Tell what failed; but what goes wrong once a signal has come is because of that."""
+    if _stopped_by is not None:
+        _tell("builder: stopped; what was finished stays in the store, run the same command to go on")
+        return STOPPED[_stopped_by]
+    _tell(text)
+    return code
 
 
 def _guarded() -> int:
@@ -127,27 +147,24 @@ def _guarded() -> int:
 
         return run()
     except BuilderError as error:
-        _tell(f"builder: {error}")
-        return int(error.code)
+        return _failed(f"builder: {error}", int(error.code))
     except KeyboardInterrupt:
-        _tell("builder: stopped; what was finished stays in the store, run the same command to go on")
-        return STOPPED[_stopped_by]
+        return _failed("builder: stopped", STOPPED[signal.SIGINT])
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            raise
-        _tell_disk(error)
-        return int(ExitCode.ENGINE)
+        return _failed(_disk_words(error), int(ExitCode.ENGINE))
     except MemoryError:
-        _tell("builder: no memory left\n  next:  free some, or raise the limit (ulimit -v)")
-        return int(ExitCode.ENGINE)
+        text = "builder: no memory left\n  next:  free some, or raise the limit (ulimit -v)"
+        return _failed(text, int(ExitCode.ENGINE))
     except Exception as error:
         if os.environ.get("BUILDER_DEBUG"):
             raise
-        _tell(
+        return _failed(
             f"builder: a bug: {type(error).__name__}: {error}\n"
-            "  next:  please report it, with the output of the same command under BUILDER_DEBUG=1"
+            "  next:  please report it, with the output of the same command under BUILDER_DEBUG=1",
+            int(ExitCode.BUG),
         )
-        return int(ExitCode.BUG)
 
 
 if __name__ == "__main__":

@@ -162,14 +162,14 @@ def is_full(error: BaseException) -> TypeGuard[OSError]:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def disk_error(error: OSError, where: Path) -> EngineError:
-    """An I/O error of the store, told so that the user can mend it."""
+def disk_error(error: OSError, where: Path, place: str = "BUILDER_STORE") -> EngineError:
+    """An I/O error of the store, or of what else `place` names, told so that the user can mend it."""
     if is_full(error):
         return EngineError(
-            "no space left", where=str(where), next="free some space, or point BUILDER_STORE at a larger disk"
+            "no space left", where=str(where), next=f"free some space, or point {place} at a larger disk"
         )
     return EngineError(
         f"cannot write: {error.strerror or error}",
         where=str(where),
-        next="point BUILDER_STORE at a folder you can write",
+        next=f"point {place} at a folder you can write",
     )

@@ -48,7 +48,7 @@ def write_layout(image: Image, store: Store, folder: Path, *, name: str, base_bl
         platform = {"architecture": architecture, "os": os_name}
         list_entry(folder, image.digest, len(image.manifest), name, platform=platform)
     except OSError as error:
-        raise disk_error(error, folder) from error
+        raise disk_error(error, folder, "oci:DIR") from error
 
 
 def prepare(folder: Path, option: str = "--output oci:DIR") -> None:
@@ -62,7 +62,7 @@ def prepare(folder: Path, option: str = "--output oci:DIR") -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise disk_error(error, folder) from error
+        raise disk_error(error, folder, option.rpartition(" ")[2]) from error
 
 
 def list_entry(folder: Path, digest: str, size: int, name: str, **more: Any) -> None:

@@ -232,6 +232,12 @@ def test_a_project_that_is_no_folder_is_2(cli: Cli) -> None:
     assert "BUILDER_PROJECT is not a folder: /no/such/folder" in said.err
 
 
+def test_an_output_that_cannot_be_written_is_5_and_names_the_option(online: Cli) -> None:
+    said = online(*BUILD, "--output", "oci:/proc/nowhere/image")
+    assert (said.code, said.out) == (5, "")
+    assert "next:  point oci:DIR at a folder you can write" in said.err
+
+
 def test_a_folder_with_something_else_in_it_is_not_written_to(online: Cli) -> None:
     (online.folder / "mine").mkdir()
     (online.folder / "mine/file").write_text("x")

@@ -65,6 +65,35 @@ def test_messages_that_nobody_can_get_do_not_stop_a_build(online: Cli) -> None:
     assert said.out.startswith("sha256:")
 
 
+SWALLOWED = """
+import os, signal, time
+import builder.cli.app
+from builder.__main__ import main
+from builder.errors import InvalidError
+
+def run():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+    except KeyboardInterrupt:
+        pass
+    raise {error}
+
+builder.cli.app.run = run
+main()
+"""
+
+
+@pytest.mark.parametrize("error", ["InvalidError('nonsense')", "ValueError('nonsense')"])
+def test_what_goes_wrong_because_of_ctrl_c_is_not_told_as_something_else(cli: Cli, error: str) -> None:
+    # Compiled code that validates cannot pass a KeyboardInterrupt on, and says that the value is wrong.
+    script = SWALLOWED.format(error=error)
+    environ = cli.environment({})
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environ, check=False)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.startswith("builder: stopped")
+
+
 def test_what_a_terminal_would_obey_is_not_shown(cli: Cli) -> None:
     said = cli("test", "oci:\x1b]0;x\x07\x9b31m\u202e")
     assert said.code == 2
