@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from builder.errors import UsageError
 from builder.model.check import Check
-from builder.model.common import Digest, EnvName, ImagePath, Line, Name, Strict, Version
+from builder.model.common import Digest, EnvName, ImagePath, Line, Name, NoSecrets, Strict, Version
 from builder.model.recipe import LayerUse
 from builder.oci.reference import Reference
 
@@ -66,7 +66,7 @@ class Base(Strict):
     aliases: tuple[Name, ...] = ()
     layers: tuple[LayerUse, ...] = ()
     """hermetic only: the layers the base itself is made of, the root first."""
-    env: dict[EnvName, Line] = {}
+    env: Annotated[dict[EnvName, Line], NoSecrets] = {}
     path: tuple[ImagePath, ...] = ()
     """hermetic only: the image's PATH."""
     checks: tuple[Check, ...] = ()

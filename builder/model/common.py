@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints
 
 from builder.text import is_plain_line
+
+T = TypeVar("T")
 
 
 class Strict(BaseModel):
@@ -20,6 +23,27 @@ def _no_control_characters(text: str) -> str:
     if not is_plain_line(text):
         raise ValueError("must be one line without control characters")
     return text
+
+
+_SECRET = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|SECRET_?KEY)$", re.IGNORECASE)
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable or option of this name holds a secret. Its value must not be in a file or an image."""
+    return _SECRET.search(name.replace("-", "_")) is not None
+
+
+def _by_name_only(values: dict[str, T]) -> dict[str, T]:
+    for name, value in values.items():
+        if is_secret(name) and isinstance(value, str):
+            raise ValueError(f"{name} is a secret: name its variable (as HF_TOKEN) under run.secrets, without a value")
+    return values
+
+
+def _on_the_host(path: str) -> str:
+    if not path.startswith(("/", "~/")) or ":" in path:
+        raise ValueError("must begin with / or ~/ and have no colon")
+    return path
 
 
 def _stays(path: str) -> str:
@@ -44,9 +68,15 @@ EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,12
 Flag = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
 """A command-line option of vLLM without its leading dashes."""
 
+NoSecrets = AfterValidator(_by_name_only)
+"""For mappings of variables or options: none of them is a secret with its value."""
+
 LabelName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]{0,127}$")]
 Line = Annotated[str, StringConstraints(max_length=4096), AfterValidator(_no_control_characters)]
 """Text of one line: the only kind of text that may reach an image's configuration."""
+
+HostPath = Annotated[Line, AfterValidator(_on_the_host)]
+"""A path on the machine that runs a container; ~ is the home of who runs it."""
 
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]

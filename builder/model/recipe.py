@@ -7,7 +7,19 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from builder.model.check import Check
-from builder.model.common import EnvName, Flag, Flagged, ImagePath, Line, Name, ParameterName, Scalar, Strict
+from builder.model.common import (
+    EnvName,
+    Flag,
+    Flagged,
+    HostPath,
+    ImagePath,
+    Line,
+    Name,
+    NoSecrets,
+    ParameterName,
+    Scalar,
+    Strict,
+)
 
 
 class LayerUse(Strict):
@@ -70,13 +82,13 @@ class Serve(Strict):
 
     model: Line | None = None
     wrapper: ImagePath | None = None
-    flags: dict[Flag, FlagValue] = {}
+    flags: Annotated[dict[Flag, FlagValue], NoSecrets] = {}
 
 
 class Volume(Strict):
-    """A directory of the host in the container."""
+    """A directory or file of the host in the container."""
 
-    host: Line
+    host: HostPath
     container: ImagePath
     read_only: Flagged = False
 
@@ -90,7 +102,7 @@ class Run(Strict):
 
     port: Annotated[int, Field(ge=1, le=65535)] = 8000
     shm_size: Annotated[str, Field(pattern=r"^\d+[mg]$")] | None = None
-    env: dict[EnvName, Line] = {}
+    env: Annotated[dict[EnvName, Line], NoSecrets] = {}
     secrets: tuple[EnvName, ...] = ()
     volumes: tuple[Volume, ...] = ()
     network: Literal["bridge", "host"] = "bridge"
@@ -113,7 +125,7 @@ class Profile(Strict):
     base: Name | None = None
     compatible: tuple[Name, ...] | None = None
     layers: tuple[LayerUse, ...] | None = None
-    env: dict[EnvName, Line | None] = {}
+    env: Annotated[dict[EnvName, Line | None], NoSecrets] = {}
     serve: Serve = Serve()
     run: Run = Run()
     model: dict[str, Any] = {}
@@ -138,7 +150,7 @@ class Recipe(Strict):
     compatible: tuple[Name, ...] = ()
     """Other bases it can be built on, by name, alias or family."""
     layers: tuple[LayerUse, ...] = ()
-    env: dict[EnvName, Line] = {}
+    env: Annotated[dict[EnvName, Line], NoSecrets] = {}
     serve: Serve
     run: Run = Run()
     nodes: Literal[1, 2] = 1
