@@ -40,4 +40,5 @@ def doctor(
             print(f"{item.state:8} {item.id:14} {item.message}" + (f"\n{'':23} fix: {item.fix}" if item.fix else ""))
     failed = [item.id for item in answers if item.state == "failed"]
     if failed:
-        raise EngineError(f"this machine fails {len(failed)} checks: {', '.join(failed)}", next="the fixes stand above")
+        count = f"{len(failed)} check{'s' if len(failed) > 1 else ''}"
+        raise EngineError(f"this machine fails {count}: {', '.join(failed)}", next="the fixes stand above")

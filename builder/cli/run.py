@@ -98,15 +98,14 @@ def run(
             say("with Open WebUI on port 3000: docker compose --profile front-end up --detach")
     if node is None or node.role == "head":
         first = spec.warm_up(served, made.ports[0] if made.ports else made.port)
-        say(f"the first request compiles kernels; send one first: {shlex.join(first)}")
+        key = ' -H "Authorization: Bearer $VLLM_API_KEY"' if "VLLM_API_KEY" in made.secrets else ""
+        say(f"the first request compiles kernels; send one first: {shlex.join(first)}{key}")
     if node is not None and node.role == "head":
-        devices = f" --hca {node.hca}" if node.hca else ""
-        again = f"--image {image}" if image else " ".join(_chosen(base, set_, profile))
-        say(
-            "it waits for the other Spark, where the same image and the weights have to be: "
-            f"builder run --recipe {recipe} {again} --role worker --ip ITS-ADDRESS --head {node.ip} "
-            f"--interface {node.interface}{devices}".replace("  ", " ")
-        )
+        words = ["builder", "run", "--recipe", recipe, *_chosen(base, set_, profile)]
+        words += ["--image", image] if image else []
+        words += ["--role", "worker", "--ip", "ITS-ADDRESS", "--head", node.ip, "--interface", node.interface]
+        words += ["--hca", node.hca] if node.hca else []
+        say(f"it waits for the other Spark, where the same image and the weights have to be: {shlex.join(words)}")
 
 
 def _node(
@@ -180,13 +179,13 @@ def _execute(made: Container, folders: list[str], home: str, *, loaded: str | No
 
 def _chosen(base: str | None, sets: list[str] | None, profile: str | None) -> list[str]:
     """The options that chose an image, to be typed again."""
-    import shlex
-
     words = [*(("--base", base) if base else ()), *(word for item in sets or () for word in ("--set", item))]
-    return [shlex.quote(word) for word in [*words, *(("--profile", profile) if profile else ())]]
+    return [*words, *(("--profile", profile) if profile else ())]
 
 
 def _built(project: Project, recipe: str, base: str | None, sets: list[str] | None, profile: str | None) -> str:
+    import shlex
+
     from builder.cli.build import make_image
 
     try:
@@ -197,7 +196,7 @@ def _built(project: Project, recipe: str, base: str | None, sets: list[str] | No
     except InvalidError as error:
         if "is not in the store" not in error.what:
             raise
-        build = " ".join(["builder build --recipe", recipe, *_chosen(base, sets, profile), "--load"])
+        build = shlex.join(["builder", "build", "--recipe", recipe, *_chosen(base, sets, profile), "--load"])
         raise UsageError(
             f"no image of {recipe} was built here", cause=error.what, next=f"{build}; or name an image: --image REF"
         ) from error

@@ -68,7 +68,7 @@ def registry(q: Question) -> Answer | None:
     helpers = config.get("credHelpers") or {}
     if "nvcr.io" in (config.get("auths") or {}) or "nvcr.io" in helpers or config.get("credsStore"):
         return Answer("registry", "ok", "docker has a login for nvcr.io, or a store of logins")
-    fix = "should it be: docker login nvcr.io, user $oauthtoken, an NGC API key as password"
+    fix = "where it is refused: docker login nvcr.io, user $oauthtoken, an NGC API key as password"
     return Answer("registry", "warning", "docker has no login for nvcr.io: a pull may be refused with 401", fix)
 
 

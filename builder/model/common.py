@@ -25,17 +25,20 @@ def _no_control_characters(text: str) -> str:
     return text
 
 
-_SECRET = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|SECRET_?KEY)$", re.IGNORECASE)
+_SECRET = re.compile(
+    r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|PRIVATE_KEY|SECRET_KEY|CREDENTIALS?)$", re.IGNORECASE
+)
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable or option of this name holds a secret. Its value must not be in a file or an image."""
+    """Whether a variable or option of this name holds a secret, which must not be in a file or an image."""
     return _SECRET.search(name.replace("-", "_")) is not None
 
 
 def _by_name_only(values: dict[str, T]) -> dict[str, T]:
     for name, value in values.items():
-        if is_secret(name) and isinstance(value, str):
+        # A path says where a secret is.
+        if is_secret(name) and isinstance(value, str) and not value.startswith("/"):
             raise ValueError(f"{name} is a secret: name its variable (as HF_TOKEN) under run.secrets, without a value")
     return values
 

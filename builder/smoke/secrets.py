@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from builder.model.common import is_secret
+
 _END = rb"(?![A-Za-z0-9_-])"
 _TOKENS: tuple[tuple[str, bytes, bytes], ...] = (
     # what it is, a word that is in every one of them, its shape
@@ -65,8 +67,6 @@ _LAST = re.compile(
 )
 """What the last parts of those names are: most paths are passed over by one look."""
 
-_SECRET_NAME = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS?)$")
-
 
 def suspicious_name(path: str) -> bool:
     """Whether files of this name hold credentials."""
@@ -87,7 +87,7 @@ def find_in_variable(name: str, value: str) -> Iterator[str]:
     found = list(_shapes(data))
     if _URL.search(data):
         found.append("a password in an address")
-    if not found and len(value) >= 8 and _SECRET_NAME.search(name.upper()) and not value.startswith(("/", "$")):
+    if not found and len(value) >= 8 and is_secret(name) and not value.startswith(("/", "$")):
         found.append("a value of a variable for secrets")
     yield from found
 
@@ -99,7 +99,7 @@ def find_in_text(text: str) -> Iterator[str]:
     if (match := _URL.search(data)) and not match[1].startswith(b"$"):
         yield "a password in an address"
     for word in re.findall(r"([A-Za-z_][A-Za-z0-9_]*)=([^\s\"']{8,})", text):
-        if _SECRET_NAME.search(word[0].upper()) and not word[1].startswith(("/", "$")):
+        if is_secret(word[0]) and not word[1].startswith(("/", "$")):
             yield f"a value of {word[0]}"
 
 

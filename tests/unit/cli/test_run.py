@@ -25,6 +25,8 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     ((*TWO, "--role", "worker", *HEAD[2:]), "and --head on the worker"),
     ((*TWO, "--netplan"), "--netplan needs --ip and --interface"),
     ((*TWO, "--netplan", "--ip", "192.168.100.10/24", "--interface", "bond0"), "'192.168.100.10/24' is not an IPv4"),
+    ((*TWO, "--role", "head", "--ip", "1.2.3.4", "--interface", "b;id"), "cannot be a device's name"),
+    ((*TWO, *HEAD, "--hca", "a b"), "cannot be a device's name"),
     (("run", "--recipe", "tiny"), "builder build --recipe tiny --load; or name an image: --image REF"),
     (("run", "--recipe", "tiny", "--profile", "ngram"), "builder build --recipe tiny --profile ngram --load"),
     (("prefetch", "--recipe", "qwen3-omni", "--exec", "--json"), "choose one"),
@@ -89,6 +91,8 @@ def test_the_head_says_how_the_worker_is_started_and_the_link_how_it_is_tried(cl
     again = cli(*worker.replace("ITS-ADDRESS", "192.168.100.11").split()[1:])
     assert again.code == 0
     assert "ray start --address=192.168.100.10:6379" in again.out
+    key = cli("run", "--recipe", "qwen3.5-27b-dflash", "--image", "x:1")
+    assert '-H "Authorization: Bearer $VLLM_API_KEY"' in key.err, "every request needs it"
     netplan = cli(*TWO[:3], "--netplan", *HEAD[2:])
     assert netplan.code == 0
     assert "bonds:\n    bond0:\n      mtu: 9000" in netplan.out
