@@ -70,7 +70,7 @@ def card(project: Project, recipe: Recipe) -> str:
         checked = "" if base["options_checked"] else "; options are not checked"
         text = f"{base['name']}: vLLM {base['vllm'] or 'of unknown version'}; {base['pin']}{checked}"
         lines += _row("base" if number == 0 else "or" if number == 1 else "", text)
-    shared = {name: item for name, item in project.shared_profiles.items() if name not in recipe.profiles}
+    shared = {name: item for name, item in project.shared_profiles.items() if _usable(project, recipe, name)}
     for number, (name, profile) in enumerate({**recipe.profiles, **shared}.items()):
         lines += _row("profiles" if number == 0 else "", f"{name}: {profile.title}")
     for number, (rule, reason) in enumerate(recipe.rules.items()):
@@ -79,6 +79,16 @@ def card(project: Project, recipe: Recipe) -> str:
         lines += _row("notes" if number == 0 else "", note)
     lines += _row("sources", ", ".join(recipe.sources)) if recipe.sources else []
     return "\n".join([*lines, _next(project, recipe)])
+
+
+def _usable(project: Project, recipe: Recipe, shared: str) -> bool:
+    """Whether a profile for any recipe breaks no rule with this one, which has none of that name itself."""
+    from builder.knowledge.lint import lint_recipe
+
+    if shared in recipe.profiles:
+        return False
+    found = lint_recipe(project, recipe, profiles=[None, shared])
+    return not [item for item in found if item.profile == shared and item.level == "error"]
 
 
 def _next(project: Project, recipe: Recipe) -> str:

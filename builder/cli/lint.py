@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -103,7 +105,9 @@ def as_sarif(findings: list[Finding]) -> dict[str, Any]:
 
     results = []
     for item in findings:
-        place = {"artifactLocation": {"uri": item.file}, "region": {"startLine": item.line}}
+        path = Path(item.file)
+        uri = path.as_uri() if path.is_absolute() else quote(item.file)
+        place = {"artifactLocation": {"uri": uri}, "region": {"startLine": item.line}}
         result: dict[str, Any] = {
             "ruleId": item.rule.id,
             "level": item.rule.severity,

@@ -95,8 +95,12 @@ class Subject:
         return self.model.weights or weights_of(self.model.id)
 
     @property
+    def moe(self) -> bool:
+        return self.model.moe or has_experts(self.model.id)
+
+    @property
     def fp4_moe(self) -> bool:
-        return (self.model.moe or has_experts(self.model.id)) and self.weights in ("nvfp4", "mxfp4")
+        return self.moe and self.weights in ("nvfp4", "mxfp4")
 
     def family(self, *names: str) -> bool:
         """Whether the model is of one of these families."""

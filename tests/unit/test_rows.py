@@ -85,6 +85,7 @@ RULES = {
     "Gemma-4-26B on one GPU": ["GB10-033"],
     "cutlass-fp8 where CUTLASS crashes": ["GB10-035"],
     "a layer that does not apply says so": ["GB10-036"],
+    "expert parallel is an optional profile": ["GB10-038"],
     "an image without all of NCCL's functions": ["GB10-037"],
 }
 

@@ -163,7 +163,7 @@ def tools(s: Subject) -> Found:
     source="spark-vllm-guide section 12; gb10 [W]",
 )
 def chunked_prefill(s: Subject) -> Found:
-    if not (s.model.moe and s.model.hybrid == "mamba"):
+    if not (s.moe and s.model.hybrid == "mamba"):
         return
     given = s.flag("enable-chunked-prefill")
     if given == "true":
@@ -264,3 +264,17 @@ def gemma_tp1(s: Subject) -> Found:
 def fp8_kernels(s: Subject) -> Found:
     if s.family("qwen3.5-122b") and s.weights == "fp8" and "cutlass-fp8" not in s.layers:
         yield Problem("FP8 on this model needs the layer cutlass-fp8", ("layers",))
+
+
+@rule(
+    "GB10-038",
+    "Expert parallelism needs experts",
+    severity="error",
+    scope="models without experts",
+    why="vLLM refuses to start: the number of experts must be greater than 0.",
+    fix="leave out --enable-expert-parallel",
+    source="gb10 [W]; dual-spark-minimax-m2.7",
+)
+def experts(s: Subject) -> Found:
+    if s.flag("enable-expert-parallel") == "true" and not s.moe:
+        yield at("enable-expert-parallel", "--enable-expert-parallel on a model without experts")

@@ -28,6 +28,13 @@ def test_a_card_has_everything_that_is_known(name: str) -> None:
     assert max(len(line) for line in card(PROJECT, recipe).splitlines()) <= 140
 
 
+def test_a_shared_profile_is_shown_where_it_can_be_used() -> None:
+    assert "expert-parallel:" in card(PROJECT, PROJECT.recipe("qwen3.6-35b"))
+    dense = card(PROJECT, PROJECT.recipe("gemma4-31b"))
+    assert "ngram:" in dense
+    assert "expert-parallel:" not in dense, "it has no experts"
+
+
 def test_the_status_of_every_base_is_said() -> None:
     text = card(PROJECT, PROJECT.recipe("qwen3.6-35b"))
     assert "vllm-openai-0.23.0: vLLM 0.23.0; not pinned: only the digest of its index is known" in text

@@ -167,6 +167,8 @@ MUTATIONS: list[tuple[str, str, dict[str, Any]]] = [
     ("GB10-031", "gpt-oss-120b", {"env": {"VLLM_USE_FLASHINFER_MOE_FP4": "1"}}),
     ("GB10-031", "gemma4-26b", with_layers("gemma4-26b", marlin={"flashinfer_moe_fp4": True})),
     ("GB10-033", "gemma4-26b", flags(tensor_parallel_size=2)),
+    ("GB10-038", "gemma4-31b", flags(enable_expert_parallel=True)),
+    ("GB10-038", "qwen3.6-27b", flags(enable_expert_parallel=True)),
     ("GB10-035", "qwen3.5-122b-fp8-dual", without("cutlass-fp8", "qwen3.5-122b-fp8-dual")),
 ]
 
