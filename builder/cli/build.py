@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from builder.cli.judge import tell_broken
 from builder.cli.options import (
     BaseOption,
     CompressionOption,
@@ -88,6 +89,7 @@ def build(
         plans, left = plans_of_all(project, names, base, set_, platform, compression, profile)
     else:
         plans = [make_plan(project, name, base, set_, platform, compression, profile) for name in names]
+    tell_broken(project, plans, profile)
     results: list[dict[str, object]] = []
     failed: dict[str, BuilderError] = {}
     for made in plans:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from builder.cli.judge import judge
 from builder.cli.options import BaseOption, ProfileOption, RecipeOption, SetOption, say
 from builder.errors import EngineError, InvalidError, NetworkError, PinError, UsageError
 
@@ -52,12 +53,7 @@ def run(
     from builder.project import Project
     from builder.serve import formats, spec
 
-    if format_ is not None and format_ not in formats.FORMATS:
-        raise UsageError(f"there is no format {format_!r}", cause=f"one of {', '.join(formats.FORMATS)}")
-    if exec_ and format_ not in (None, "docker"):
-        raise UsageError("--exec runs the docker command", next=f"leave out --exec to print --format {format_}")
-    if user is not None and not re.fullmatch(r"\d+(:\d+)?", user):
-        raise UsageError(f"--user {user!r} is not UID or UID:GID", next='--user "$(id -u):$(id -g)"')
+    _check_options(format_, exec_, user)
     project = Project()
     served = with_profile(project.recipe(recipe), profile, project.shared_profiles)
     _check_image(image)
@@ -70,10 +66,10 @@ def run(
         say(f"then, with the other one done too: ping -M do -s 8972 {peer}")
         return
     spec.check_nodes(served, node)
+    chosen = select_base(project, served, base)
+    judge(project, recipe, chosen.name, profile, refuse=exec_)
     name = image or _built(project, recipe, base, set_, profile)
-    made = spec.container(
-        served, select_base(project, served, base), name, port=port, offline=offline, user=user, node=node
-    )
+    made = spec.container(served, chosen, name, port=port, offline=offline, user=user, node=node)
     home = os.path.expanduser("~")  # noqa: PTH111
     folders = [
         home + mount.host[1:] if mount.host.startswith("~/") else mount.host
@@ -137,6 +133,17 @@ def _node(
 def _check_image(image: str | None) -> None:
     if image is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}", image):
         raise UsageError(f"--image {image!r} cannot be an image's name", next="docker image ls")
+
+
+def _check_options(format_: str | None, exec_: bool, user: str | None) -> None:
+    from builder.serve.formats import FORMATS
+
+    if format_ is not None and format_ not in FORMATS:
+        raise UsageError(f"there is no format {format_!r}", cause=f"one of {', '.join(FORMATS)}")
+    if exec_ and format_ not in (None, "docker"):
+        raise UsageError("--exec runs the docker command", next=f"leave out --exec to print --format {format_}")
+    if user is not None and not re.fullmatch(r"\d+(:\d+)?", user):
+        raise UsageError(f"--user {user!r} is not UID or UID:GID", next='--user "$(id -u):$(id -g)"')
 
 
 def _check_address(option: str, address: str | None) -> None:

@@ -56,8 +56,28 @@ def test_without_docker_or_hf_it_is_5_and_nothing_was_made(cli: Cli) -> None:
     assert list((cli.folder / "home").iterdir()) == []
 
 
+def test_a_rule_that_is_broken_is_said_and_nothing_is_started(cli: Cli) -> None:
+    broken = (*ONE[:2], "gemma4-31b", "--image", "x:1", "--profile", "expert-parallel")
+    said = cli(*broken)
+    assert said.code == 0
+    assert "breaks GB10-038: --enable-expert-parallel on a model without experts" in said.err
+    failing_docker(cli)
+    refused = cli(*broken, "--exec")
+    assert (refused.code, refused.out) == (9, "")
+    assert "next:  builder rules GB10-038" in refused.err
+    assert "mind GB10-019" in cli("run", "--recipe", "qwen3.5-27b-dflash", "--image", "x:1").err
+    assert "GB10" not in cli("run", "--recipe", "gemma4-12b-coder", "--image", "x:1").err, "overridden with a reason"
+
+
+def test_a_build_says_which_rule_is_broken_and_goes_on(cli: Cli) -> None:
+    cli.small.files["recipes/tiny.yaml"]["serve"] = {"flags": {"enforce-eager": True}}
+    said = cli("build", "--recipe", "tiny", "--offline")
+    assert said.code in (4, 5), "nothing has been fetched, no engine is here"
+    assert said.err.startswith("breaks GB10-002: ")
+
+
 def failing_docker(cli: Cli) -> None:
-    (cli.folder / "bin").mkdir()
+    (cli.folder / "bin").mkdir(exist_ok=True)
     (cli.folder / "bin/docker").write_text("#!/bin/sh\nexit 125\n")
     (cli.folder / "bin/docker").chmod(0o755)
 
