@@ -21,6 +21,18 @@ from builder.serve.spec import transport
 _MADE = "<!-- Made by python -m builder.guide from recipes and rules; not edited by hand. -->\n"
 
 
+_METRICS = """\
+## Metrics
+
+The server counts at `/metrics` (sm121-rules, spark-vllm-guide sections 10 and 14.6):
+
+* `vllm:kv_cache_usage_perc`: how full the cache is; far below 1 for one user.
+* `vllm:prefix_cache_hits_total` divided by `vllm:prefix_cache_queries_total`: how much of the prompts was known. vLLM 0.19
+  has no gauge of it any more.
+* `grep spec_decode`: how many drafted tokens were accepted; near zero means that speculation only costs.
+"""
+
+
 def documents(project: Project) -> dict[str, str]:
     """All documents, by path below docs/."""
     made = {f"recipes/{name}.md": recipe_page(project, project.recipe(name)) for name in project.recipe_names()}
@@ -107,7 +119,7 @@ def troubleshooting_page() -> str:
     return (
         f"{_MADE}# Troubleshooting\n\n{first}\n\n"
         f"## Symptoms\n\n{_table(('symptom', 'cause', 'fix', 'rule', 'source'), rows)}\n"
-        f"## Log lines\n\n{_table(('line', '', 'meaning'), logs)}\n{outside}\n\n{_sources()}"
+        f"## Log lines\n\n{_table(('line', '', 'meaning'), logs)}\n{_METRICS}\n{outside}\n\n{_sources()}"
     )
 
 
