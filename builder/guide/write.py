@@ -27,8 +27,8 @@ _METRICS = """\
 The server counts at `/metrics` (sm121-rules, spark-vllm-guide sections 10 and 14.6):
 
 * `vllm:kv_cache_usage_perc`: how full the cache is; far below 1 for one user.
-* `vllm:prefix_cache_hits_total` divided by `vllm:prefix_cache_queries_total`: how much of the prompts was known. vLLM 0.19
-  has no gauge of it any more.
+* `vllm:prefix_cache_hits_total` divided by `vllm:prefix_cache_queries_total`: how much of the prompts was known. The
+  gauge of it is gone in vLLM 0.19.
 * `grep spec_decode`: how many drafted tokens were accepted; near zero means that speculation only costs.
 """
 
