@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import io
 import os
@@ -22,10 +23,9 @@ def main() -> None:
     signal.signal(signal.SIGINT, _terminated)
     sys.unraisablehook = _unraisable
     _open_standard_streams()
-    code = _run()
-    # Nothing is left to be stopped; the interpreter's own end would be.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.exit(code)
+    # At the end nothing is left to be stopped but the interpreter's own clearing up.
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    sys.exit(_run())
 
 
 def handle_sigterm() -> None:

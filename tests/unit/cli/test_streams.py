@@ -94,6 +94,17 @@ def test_what_goes_wrong_because_of_ctrl_c_is_not_told_as_something_else(cli: Cl
     assert done.stderr.startswith("builder: stopped")
 
 
+def test_who_calls_main_can_still_be_interrupted(cli: Cli) -> None:
+    script = (
+        "import signal, sys\nfrom builder.__main__ import main\nsys.argv = ['builder', '--version']\n"
+        "try:\n    main()\nexcept SystemExit:\n    print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=cli.environment({}), check=True
+    )
+    assert done.stdout.splitlines()[1] == "False"
+
+
 def test_what_a_terminal_would_obey_is_not_shown(cli: Cli) -> None:
     said = cli("test", "oci:\x1b]0;x\x07\x9b31m\u202e")
     assert said.code == 2
