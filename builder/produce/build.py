@@ -99,17 +99,17 @@ class Builder:
                     job.started = True
                     futures.append(workers.submit(self._make, job, engine, start))
 
-            # Longest first, so that no large layer is left to run alone at the end.
-            for job in sorted(
-                jobs, key=lambda job: (not self._is_urgent(job.layer), -sum(item.size for item in job.layer.inputs))
-            ):
-                start(job)
-            fetches = [
-                fetchers.submit(self._fetch, list(wanted.values()), jobs, start)
-                for wanted in (urgent, others)
-                if wanted
-            ]
             try:
+                # Longest first, so that no large layer is left to run alone at the end.
+                for job in sorted(
+                    jobs, key=lambda job: (not self._is_urgent(job.layer), -sum(item.size for item in job.layer.inputs))
+                ):
+                    start(job)
+                fetches = [
+                    fetchers.submit(self._fetch, list(wanted.values()), jobs, start)
+                    for wanted in (urgent, others)
+                    if wanted
+                ]
                 self._wait(fetches, futures)
             except BaseException:
                 self._cancel.set()

@@ -8,7 +8,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -218,6 +220,27 @@ def test_an_interrupt_does_not_wait_for_a_silent_mirror(make_plan: MakePlan, mir
     with within(8), pytest.raises(KeyboardInterrupt):
         runner.build(make_plan())
     assert runner.temporary() == []
+
+
+def test_an_interrupt_while_fetches_are_being_started_does_not_wait_for_a_silent_mirror(
+    make_plan: MakePlan, mirror: Mirror, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = next(f"/debian/{path}" for path in mirror.pool if "widget_1.0" in path)
+    mirror.silent.add(path)
+
+    class Interrupted(ThreadPoolExecutor):
+        def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+            future = super().submit(call, *args, **kwargs)
+            while call.__name__ == "_fetch" and future.running():
+                if path in mirror.asked:
+                    raise KeyboardInterrupt
+                time.sleep(0.01)
+            return future
+
+    monkeypatch.setattr("builder.produce.build.ThreadPoolExecutor", Interrupted)
+    with within(8), pytest.raises(KeyboardInterrupt):
+        runner.build(make_plan())
+    assert path in mirror.asked and runner.temporary() == []
 
 
 def test_an_error_does_not_wait_for_a_silent_mirror(make_plan: MakePlan, mirror: Mirror, runner: Runner) -> None:
