@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from builder.engine.base import BuildRequest, Log
+from builder.engine.base import BuildRequest
 from builder.oci.store import Store
 from builder.plan.resolve import resolve
 from builder.produce.image import Built, build_image
 from tests.support.debs import PASSWD, deb
 from tests.support.engine import FakeEngine
 from tests.support.project import ROOT, Sample, hashed, sample, shipped
-from tests.support.tars import File, Link
+from tests.support.tars import File, Link, Members
 from tests.support.wheels import wheel, wheel_name
 from tests.unit.smoke.make import SM_121, elf, fatbin
 
@@ -163,23 +163,18 @@ class Tools(FakeEngine):
         versions={"libc.so.6": ["GLIBC_2.17", "GLIBC_2.34"], "libstdc++.so.6": ["GLIBCXX_3.4.29"]},
     )
 
-    def build(self, request: BuildRequest, tar_file: Path, log: Log) -> None:
-        """Make one target."""
+    def members(self, request: BuildRequest) -> Members:
+        """What is made for one target."""
         if request.target == "cuda":
             (path,) = (request.context / "inputs").glob("nvidia_cuda_nvcc-*.whl")
             with zipfile.ZipFile(path) as archive:
-                ptxas = archive.read("nvidia/cu13/bin/ptxas")
-            self.targets = {"cuda": {"usr/local/cuda/bin/ptxas": File(ptxas, 0o755)}}
-        else:
-            self.targets = {
-                "nccl": {
-                    "opt/nccl/lib/libnccl.so.2.29.7": File(self.nccl, 0o755),
-                    "opt/nccl/lib/libnccl.so.2": Link("libnccl.so.2.29.7"),
-                    f"{SITE}/nvidia/nccl/lib/libnccl.so.2": Link("/opt/nccl/lib/libnccl.so.2"),
-                    "etc/ld.so.conf.d/000-nccl.conf": b"/opt/nccl/lib\n",
-                },
-            }
-        super().build(request, tar_file, log)
+                return {"usr/local/cuda/bin/ptxas": File(archive.read("nvidia/cu13/bin/ptxas"), 0o755)}
+        return {
+            "opt/nccl/lib/libnccl.so.2.29.7": File(self.nccl, 0o755),
+            "opt/nccl/lib/libnccl.so.2": Link("libnccl.so.2.29.7"),
+            f"{SITE}/nvidia/nccl/lib/libnccl.so.2": Link("/opt/nccl/lib/libnccl.so.2"),
+            "etc/ld.so.conf.d/000-nccl.conf": b"/opt/nccl/lib\n",
+        }
 
 
 def build(

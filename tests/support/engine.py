@@ -41,6 +41,10 @@ class FakeEngine:
         """Always usable."""
         return EngineInfo(self.name, "1")
 
+    def members(self, request: BuildRequest) -> Members | None:
+        """What is made of a request; nothing when it fails. Called by several threads at once."""
+        return self.targets.get(request.target)
+
     def build(self, request: BuildRequest, tar_file: Path, log: Log) -> None:
         """Record the request and write the tar."""
         context = {
@@ -56,6 +60,7 @@ class FakeEngine:
                 self.cancelled.append(request.target)
                 raise Cancelled
             time.sleep(0.01)
-        if request.target not in self.targets:
+        members = self.members(request)
+        if members is None:
             raise EngineError(f"fake could not build {request.target}")
-        tar_file.write_bytes(tar(self.targets[request.target]))
+        tar_file.write_bytes(tar(members))
