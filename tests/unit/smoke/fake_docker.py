@@ -121,9 +121,14 @@ class FakeDocker:
                 server.server_close()
                 (folder / "code").write_text("137" if "stubborn" in server.bad else "0")  # type: ignore[attr-defined]
             return
-        if not (folder / "pid").exists() or not (folder / "log").exists():
+        if not (folder / "pid").exists():
             return
         pid = int((folder / "pid").read_text())
+        if not (folder / "log").exists():
+            # In the foreground: its `docker run` ends with it.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            return
         for wanted, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, 10.0)):
             end = time.monotonic() + seconds
             if (folder / "code").exists():
