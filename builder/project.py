@@ -137,6 +137,13 @@ class Project:
         """All bases by name."""
         return {name: self.base(name) for name in self.base_names()}
 
+    def bases_called(self, name: str) -> list[Base]:
+        """The base of this name or alias, else all of this family; empty when there is none."""
+        if name in self.base_names():
+            return [self.base(name)]
+        bases = self.bases.values()
+        return [base for base in bases if name in base.aliases] or [base for base in bases if name == base.family]
+
     def layer(self, name: str) -> LayerSource:
         """A layer by name, with the files of its folder."""
         from builder.model.layer import Layer

@@ -6,14 +6,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from builder.cli.options import JsonOption, print_json
-from builder.errors import UsageError
+from builder.cli.options import JsonOption, print_json, say
+from builder.errors import BuilderError, UsageError
 
 if TYPE_CHECKING:
     from builder.model.base import Base
+    from builder.model.layer import Layer
+    from builder.model.recipe import Recipe
     from builder.project import Project
 
-KINDS = ("recipes", "bases", "layers")
+COLUMNS = {
+    "recipes": ("name", "parameters", "quantization", "modalities", "memory_gb", "nodes", "builds_on", "speed"),
+    "bases": ("name", "family", "vllm", "python", "pinned", "image"),
+    "layers": ("name", "producer", "families", "title"),
+}
+"""What can be listed, and what a table of it shows."""
 
 
 def list_(
@@ -22,36 +29,39 @@ def list_(
     """List recipes, bases or layers."""
     from builder.project import Project
 
-    if kind not in KINDS:
-        raise UsageError(f"cannot list {kind!r}", cause=f"one of {', '.join(KINDS)}")
+    if kind not in COLUMNS:
+        raise UsageError(f"cannot list {kind!r}", cause=f"one of {', '.join(COLUMNS)}")
     project = Project()
-    rows = {"recipes": _recipes, "bases": _bases, "layers": _layers}[kind](project)
-    if json_:
-        print_json(rows)
-        return
-    columns = {
-        "recipes": ("name", "parameters", "quantization", "modalities", "memory_gb", "nodes", "builds_on", "speed"),
-        "bases": ("name", "family", "vllm", "python", "pinned", "image"),
-        "layers": ("name", "producer", "families", "title"),
-    }[kind]
-    print_table(rows, columns)
+    rows, wrong = _rows(project, kind)
+    _print(rows, kind, json_)
+    for error in wrong[:-1]:
+        say(f"builder: {error}")
+    if wrong:
+        raise wrong[-1]
 
 
-def show(name: Annotated[str, typer.Argument(help="A recipe, base or layer.")], json_: JsonOption = False) -> None:
+def show(
+    name: Annotated[str, typer.Argument(help="A recipe, a layer, or a base by name, alias or family.")],
+    json_: JsonOption = False,
+) -> None:
     """Show one recipe, base or layer with everything that is known of it."""
     from builder.project import Project
 
     project = Project()
     if name in project.recipe_names():
         found: Any = project.recipe(name)
-    elif name in project.base_names():
-        found = project.base(name)
     elif name in project.layer_names():
         found = project.layer(name).definition
+    elif bases := project.bases_called(name):
+        if len(bases) > 1:
+            _print([_base(base) for base in bases], "bases", json_)
+            return
+        found = bases[0]
     else:
         import difflib
 
-        names = dict.fromkeys([*project.recipe_names(), *project.base_names(), *project.layer_names()])
+        families = [base.family for base in project.bases.values()]
+        names = dict.fromkeys([*project.recipe_names(), *project.base_names(), *families, *project.layer_names()])
         close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
         raise UsageError(
             f"there is no recipe, base or layer {name!r}",
@@ -74,67 +84,77 @@ def show(name: Annotated[str, typer.Argument(help="A recipe, base or layer.")], 
     print(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=110), end="")
 
 
-def _recipes(project: Project) -> list[dict[str, Any]]:
+def _rows(project: Project, kind: str) -> tuple[list[dict[str, Any]], list[BuilderError]]:
+    """Everything of a kind, and what is wrong with the files of the others: one hides nothing but itself."""
+    rows = []
+    wrong: dict[str, BuilderError] = {}
+    names = {"recipes": project.recipe_names, "bases": project.base_names, "layers": project.layer_names}[kind]
+    for name in names():
+        try:
+            if kind == "recipes":
+                rows.append(_recipe(project, project.recipe(name)))
+            elif kind == "bases":
+                rows.append(_base(project.base(name)))
+            else:
+                rows.append(_layer(project.layer(name).definition))
+        except BuilderError as error:
+            wrong.setdefault(str(error), error)
+    return rows, list(wrong.values())
+
+
+def _recipe(project: Project, recipe: Recipe) -> dict[str, Any]:
     from builder.plan.resolve import fitting_bases
 
-    rows = []
-    for name in project.recipe_names():
-        recipe = project.recipe(name)
-        base = project.base(recipe.base)
-        rows.append(
-            {
-                "name": name,
-                "title": recipe.title,
-                "model": recipe.model.id,
-                "parameters": recipe.model.parameters,
-                "quantization": recipe.model.quantization,
-                "weights": recipe.model.weights,
-                "modalities": list(recipe.model.modalities),
-                "memory_gb": recipe.model.memory_gb,
-                "profiles": [*recipe.profiles],
-                "nodes": recipe.nodes,
-                "base": base.name,
-                "pinned": _pinned(base),
-                "compatible": list(recipe.compatible),
-                "builds_on": [item.name for item in fitting_bases(project, recipe) if _pinned(item)],
-                "layers": [use.layer for use in recipe.layers],
-                "speed": f"{recipe.speed.tokens_per_second} tok/s" if recipe.speed else None,
-            }
-        )
-    return rows
+    base = project.base(recipe.base)
+    return {
+        "name": recipe.name,
+        "title": recipe.title,
+        "model": recipe.model.id,
+        "parameters": recipe.model.parameters,
+        "quantization": recipe.model.quantization,
+        "weights": recipe.model.weights,
+        "modalities": list(recipe.model.modalities),
+        "memory_gb": recipe.model.memory_gb,
+        "profiles": [*recipe.profiles],
+        "nodes": recipe.nodes,
+        "base": base.name,
+        "pinned": _pinned(base),
+        "compatible": list(recipe.compatible),
+        "builds_on": [item.name for item in fitting_bases(project, recipe) if _pinned(item)],
+        "layers": [use.layer for use in recipe.layers],
+        "speed": f"{recipe.speed.tokens_per_second} tok/s" if recipe.speed else None,
+    }
 
 
-def _bases(project: Project) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": base.name,
-            "family": base.family,
-            "title": base.title,
-            "vllm": base.vllm,
-            "python": base.python,
-            "pinned": _pinned(base),
-            "confidence": base.pin.confidence if base.pin else None,
-            "image": base.pin.image if base.pin else None,
-            "manifest": base.pin.manifest if base.pin else None,
-        }
-        for base in project.bases.values()
-    ]
+def _base(base: Base) -> dict[str, Any]:
+    return {
+        "name": base.name,
+        "family": base.family,
+        "title": base.title,
+        "vllm": base.vllm,
+        "python": base.python,
+        "pinned": _pinned(base),
+        "confidence": base.pin.confidence if base.pin else None,
+        "image": base.pin.image if base.pin else None,
+        "manifest": base.pin.manifest if base.pin else None,
+    }
 
 
-def _layers(project: Project) -> list[dict[str, Any]]:
-    rows = []
-    for name in project.layer_names():
-        layer = project.layer(name).definition
-        rows.append(
-            {
-                "name": name,
-                "title": layer.title,
-                "producer": layer.producer,
-                "families": list(layer.families),
-                "parameters": {key: parameter.help for key, parameter in layer.parameters.items()},
-            }
-        )
-    return rows
+def _layer(layer: Layer) -> dict[str, Any]:
+    return {
+        "name": layer.name,
+        "title": layer.title,
+        "producer": layer.producer,
+        "families": list(layer.families),
+        "parameters": {key: parameter.help for key, parameter in layer.parameters.items()},
+    }
+
+
+def _print(rows: list[dict[str, Any]], kind: str, json_: bool) -> None:
+    if json_:
+        print_json(rows)
+    elif rows:
+        print_table(rows, COLUMNS[kind])
 
 
 def _pinned(base: Base) -> bool:

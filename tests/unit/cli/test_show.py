@@ -65,3 +65,30 @@ def test_the_commands(cli: Cli) -> None:
     for word in ("MEMORY GB", "BUILDS ON", "SPEED"):
         assert word in cli("list").out
     assert "producer: files" in cli("show", "placed").out
+
+
+def test_a_base_is_shown_by_its_alias_and_a_family_by_its_bases(cli: Cli) -> None:
+    ngc = [base.name for base in PROJECT.bases.values() if base.family == "ngc"]
+    assert [row["name"] for row in json.loads(cli("show", "ngc", "--json").out)] == ngc
+    assert all(name in cli("show", "ngc").out for name in ngc)
+    assert PROJECT.bases_called("hermetic") == [PROJECT.base("hermetic-0.20")]
+    for base in PROJECT.bases.values():
+        assert all(PROJECT.bases_called(name) == [base] for name in (base.name, *base.aliases))
+    assert cli("show", "vllm-openai-0.20").out.startswith("name: vllm-openai-0.20")
+    said = cli("show", "ngcc")
+    assert said.code == 2
+    assert "did you mean ngc" in said.err
+
+
+def test_a_file_that_is_wrong_hides_nothing_but_itself(cli: Cli) -> None:
+    cli.small.files["recipes/one.yaml"] = "name: one\nmodel: [\n"
+    cli.small.files["recipes/two.yaml"] = "name: two\ncolour: red\n"
+    said = cli("list", "--json")
+    assert said.code == 3
+    rows = [row["name"] for row in json.loads(said.out)]
+    assert "tiny" in rows
+    assert "nemotron-omni" in rows
+    assert not {"one", "two"} & set(rows)
+    assert "recipes/one.yaml" in said.err
+    assert "recipes/two.yaml" in said.err
+    assert "tiny" in cli("list").out
