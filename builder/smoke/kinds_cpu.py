@@ -161,18 +161,25 @@ with tempfile.TemporaryDirectory() as folder:
         file.write(".version 8.8\\n.target {arch}\\n.address_size 64\\n.visible .entry kernel()\\n{{\\n ret;\\n}}\\n")
     subprocess.run([path, "-arch={arch}", source, "-o", target], check=True)
     with open(target, "rb") as file:
-        head = file.read(20)
+        head = file.read(64)
     assert head[:4] == b"\\x7fELF" and head[18] == 190, "what it made is no cubin"
+    # The second byte of the flags since ABI version 8 (from 12.9 on, for targets that are new there), else the first.
+    number = head[49] if head[8] >= 8 else head[48]
+    assert number == {number}, "asked for {arch}, it made code for sm_%d" % number
 print(path)
 """
 
 
 @kind("ptxas-assembles")
 def ptxas_assembles(*, arch: str = "sm_121a", path: str | None = None) -> dict[str, Any]:
-    """The ptxas that Triton calls for compute capability 12.1 (or the one at `path`) assembles a kernel for `arch`."""
-    if not re.fullmatch(r"sm_\d+[af]?", arch):
+    """The ptxas that Triton calls for compute capability 12.1 (or the one at `path`) assembles a kernel for `arch`.
+
+    What it makes must be for `arch` too: wrappers exist that assemble for an older one instead.
+    """
+    match = re.fullmatch(r"sm_(\d+)[af]?", arch)
+    if not match:
         raise InvalidError(f"not an architecture: {arch}")
-    return {"code": _ASSEMBLES.format(path=path, arch=arch), "judge": last_line_is(None)}
+    return {"code": _ASSEMBLES.format(path=path, arch=arch, number=int(match[1])), "judge": last_line_is(None)}
 
 
 def _ended(status: int, output: str, wanted: int = 0) -> None:

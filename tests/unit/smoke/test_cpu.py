@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 import time
@@ -203,12 +204,22 @@ def test_ptxas_that_assembles(tmp_path: Path) -> None:
     (folder / "compiler.py").write_text(
         f"class Tool:\n    path = {str(tool)!r}\ndef get_ptxas(arch):\n    assert arch == 121\n    return Tool\n"
     )
-    # Its last argument is the file to make; a cubin is an ELF file for machine 190.
-    script = "#!/bin/sh\ngrep -q 'target sm_121a' $2 || exit 9\nprintf '\\177ELF______________\\276_' > $4\n"
-    tool.write_text(script)
-    tool.chmod(0o755)
-    env = {"PYTHONPATH": str(tmp_path)}
-    assert go(tmp_path, check("x", "ptxas-assembles"), env=env).results[0].message == str(tool)
+
+    # Its last argument is the file to make; a cubin is an ELF file for machine 190. The flags are those that ptxas
+    # 13.0 and 12.9 write.
+    def makes(version: int, flags: int) -> Result:
+        cubin = tmp_path / "made"
+        cubin.write_bytes(struct.pack("<4s4xB9xH28xI12x", b"\x7fELF", version, 190, flags))
+        tool.write_text(f"#!/bin/sh\ngrep -q 'target sm_121a' $2 || exit 9\ncp {cubin} $4\n")
+        tool.chmod(0o755)
+        return go(tmp_path, check("x", "ptxas-assembles"), env={"PYTHONPATH": str(tmp_path)}).results[0]
+
+    assert makes(8, 0x6007902).message == str(tool)
+    assert makes(8, 0x600790A).message == str(tool)
+    for version, flags, made in ((8, 0x6007802, "sm_120"), (7, 0x5A0D5A, "sm_90")):
+        result = makes(version, flags)
+        assert result.status == "fail"
+        assert f"asked for sm_121a, it made code for {made}" in result.message
     tool.write_text("#!/bin/sh\necho 'ptxas fatal: sm_121a is not defined'\nexit 255\n")
     result = go(tmp_path, check("x", "ptxas-assembles", path=str(tool))).results[0]
     assert result.status == "fail"
