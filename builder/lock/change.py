@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -44,13 +45,27 @@ def problem(kind: Kind, name: str, error: BuilderError) -> Problem:
 
 
 def raise_for(problems: list[Problem], what: str) -> None:
-    """Raise one error for all problems, if there are any: of the network only when nothing is known to be wrong."""
+    """Raise one error for all problems, if there are any: of the network only when nothing is known to be wrong.
+
+    Its cause has a line for each thing that is wrong, with the names of all that it is wrong with.
+    """
     if not problems:
         return
     wrong = [row for row in problems if row.code != ExitCode.NETWORK]
     error = PinError if wrong else NetworkError
+    names: dict[str, list[str]] = {}
+    for row in problems:
+        names.setdefault(" ".join(row.what.split()), []).append(row.name)
     raise error(
         what,
-        cause="; ".join(f"{row.name}: {row.what}" for row in problems),
-        next=" && ".join(dict.fromkeys(row.next for row in wrong or problems if row.next)),
+        cause="\n         ".join(f"{', '.join(dict.fromkeys(who))}: {text}" for text, who in names.items()),
+        next=_steps(row.next for row in wrong or problems),
     )
+
+
+def _steps(texts: Iterable[str]) -> str:
+    """What to do next, each step once: commands as a shell takes them, after advice that is none."""
+    steps = [step for step in dict.fromkeys(texts) if step]
+    commands = [step for step in steps if step.startswith("builder ")]
+    advice = [step for step in steps if step not in commands]
+    return "; ".join([*advice, *([" && ".join(commands)] if commands else [])])

@@ -85,7 +85,7 @@ class Project:
 
 
 def test_a_source_is_locked_with_commit_tree_and_archive(project: Project, forge: Forge) -> None:
-    assert "tool/1.0: is not locked yet" in project.refused(4, "--check", "sources")
+    assert "tool/1.0, tool/2.0: is not locked yet" in project.refused(4, "--check", "sources")
     said = project("--json", "tool")
     assert said.code == 0, said.err
     repository = forge.root / "someone/tool"
