@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from builder.errors import InvalidError
 from builder.lock.change import Kind, Problem
 from builder.lock.load import load_requests, load_section
+from builder.lock.seal import CHANGED, held, is_whole
 from builder.model.lock import DebLock, DebRequest, LockRequests, LockSection, SourceLock, WheelLock, WheelRequest
 
 REQUESTS = "requests.yaml"
@@ -15,8 +17,9 @@ REQUESTS = "requests.yaml"
 def check(locks: Path) -> list[Problem]:
     """What is wrong with the sections in the folder `locks`, by section name; empty when all is as requested.
 
-    Every section that `requests.yaml` names must be there and have been resolved from exactly that request. Raises
-    InvalidError when `requests.yaml` itself is not valid.
+    Every section that `requests.yaml` names must be there, have been resolved from exactly that request and beside what
+    the sections that it leaves out hold now, and not have been changed since. Raises InvalidError when `requests.yaml`
+    itself is not valid.
     """
     requests = load_requests(locks / REQUESTS)
     there: dict[str, LockSection | InvalidError] = {}
@@ -34,7 +37,7 @@ def check(locks: Path) -> list[Problem]:
             problems.append(Problem(kind, name, "is not locked yet", mend))
         elif isinstance(section, InvalidError):
             problems.append(Problem(kind, name, str(section), f"builder lock --update {name}"))
-        elif what := stale(section, request):
+        elif what := stale(section, request, there):
             problems.append(Problem(kind, name, what, mend))
         else:
             for other in request.without if isinstance(request, WheelRequest) else ():
@@ -52,12 +55,23 @@ def requested(requests: LockRequests) -> dict[str, DebRequest | WheelRequest]:
     return {**requests.debs, **wheels}
 
 
-def stale(section: LockSection, request: DebRequest | WheelRequest) -> str | None:
-    """Why `section` is not the answer to `request`, or None."""
+def stale(
+    section: LockSection, request: DebRequest | WheelRequest, others: Mapping[str, LockSection | InvalidError | None]
+) -> str | None:
+    """Why `section` is not the answer to `request`, or None. others: the sections that there are, by name."""
     if not isinstance(section, DebLock | WheelLock) or type(section.request) is not type(request):
         return f"holds {section.kind}, not what was requested"
     changed = [name for name in type(request).model_fields if getattr(section.request, name) != getattr(request, name)]
-    return f"was resolved from another request: {', '.join(changed)} changed" if changed else None
+    if changed:
+        return f"was resolved from another request: {', '.join(changed)} changed"
+    if not is_whole(section):
+        return f"{section.name}.json {CHANGED}"
+    if isinstance(section, WheelLock):
+        for name in section.request.without:
+            other = others.get(name)
+            if isinstance(other, WheelLock) and section.beside.get(name) != held(other):
+                return f"was resolved beside another {name} than there is now"
+    return None
 
 
 def _overlap(section: LockSection, base: LockSection | InvalidError | None, name: str) -> str | None:
@@ -77,13 +91,13 @@ def _unrequested(name: str, section: LockSection | InvalidError) -> list[Problem
 
 
 def _sources(requests: LockRequests, section: LockSection | InvalidError | None) -> list[Problem]:
-    from builder.lock.sourcelist import stale_sources
+    from builder.lock.sourcelist import GONE, NOTHING, stale_sources
 
     if isinstance(section, InvalidError):
         return []  # told already
-    locked = section.sources if isinstance(section, SourceLock) else ()
+    locked = section if isinstance(section, SourceLock) else NOTHING
     problems = []
     for (name, version), what in stale_sources(requests, locked).items():
-        mend = f"builder lock --update {name}" if "any more" in what else f"builder lock {name}/{version}"
+        mend = f"builder lock --update {name}" if what == GONE else f"builder lock {name}/{version}"
         problems.append(Problem("sources", f"{name}/{version}", what, mend))
     return problems

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from builder.errors import BuilderError
 from builder.lock.change import Change, Kind, Problem, problem, raise_for
 from builder.lock.names import Chosen, Lock
+from builder.lock.seal import is_whole
 from builder.lock.sourcelist import SECTION, Wanted, locked_sources, stale_sources, wanted_sources, with_sources
 from builder.lock.write import write_section
 from builder.model.lock import Source
@@ -61,10 +62,14 @@ def _bases(lock: Lock, chosen: Chosen, update: bool) -> list[str]:
 
 def _sources(lock: Lock, chosen: Chosen, update: bool) -> list[Wanted]:
     wanted = wanted_sources(lock.requests, chosen.sources)
-    if update or lock.locks is None:
+    if not wanted or lock.locks is None:
         return wanted
-    stale = stale_sources(lock.requests, locked_sources(lock.locks))
-    return [one for one in wanted if one in stale]
+    section = locked_sources(lock.locks)
+    if not is_whole(section):
+        # Whoever seals it anew must have looked at all of it.
+        return wanted_sources(lock.requests, tuple(lock.requests.sources))
+    stale = stale_sources(lock.requests, section)
+    return wanted if update else [one for one in wanted if one in stale]
 
 
 def _pin(lock: Lock, names: Sequence[str], made: Refreshed, keep_going: bool, say: Callable[[str], None]) -> None:
@@ -92,12 +97,15 @@ def _lock_sources(
     from builder.lock.sources import look_up
 
     say(f"fetching {'/'.join(wanted[0]) if len(wanted) == 1 else f'{len(wanted)} sources'}")
-    locked = locked_sources(lock.locks)
-    found = look_up(lock.requests, wanted, locked)
+    old = locked_sources(lock.locks)
+    found = look_up(lock.requests, wanted, old.sources)
     _failures("sources", ["/".join(one) for one in wanted], found, made, keep_going)
-    section, changes = with_sources(lock.requests, locked, [one for one in found if isinstance(one, Source)])
-    if changes:
-        write_section(lock.locks / f"{SECTION}.json", section)
+    good = [one for one in found if isinstance(one, Source)]
+    if len(good) < len(found) and not is_whole(old):
+        return
+    new, changes = with_sources(lock.requests, old, good)
+    if new != old:
+        write_section(lock.locks / f"{SECTION}.json", new)
         made.changes += changes
 
 

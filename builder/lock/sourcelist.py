@@ -9,28 +9,38 @@ from pathlib import Path
 from builder.errors import InvalidError, UsageError
 from builder.lock.change import Change
 from builder.lock.load import load_section
+from builder.lock.seal import CHANGED, is_whole, sealed
 from builder.model.lock import LockRequests, Source, SourceLock
 
 SECTION = "sources"
+
+NOTHING = sealed(SourceLock(name=SECTION, locked="1970-01-01T00:00:00Z", sources=()))
+
+GONE = "is locked, but not requested any more"
 
 Wanted = tuple[str, str]
 """Name and version."""
 
 
-def locked_sources(locks: Path) -> tuple[Source, ...]:
-    """The sources that are locked; none where there is no such section. Raises InvalidError."""
+def locked_sources(locks: Path) -> SourceLock:
+    """The section of sources; an empty one where there is none. Raises InvalidError."""
     path = locks / f"{SECTION}.json"
     if not path.exists():
-        return ()
+        return NOTHING
     section = load_section(path)
     if not isinstance(section, SourceLock):
         raise InvalidError(f"holds {section.kind}, not sources", where=str(path))
-    return section.sources
+    return section
 
 
-def stale_sources(requests: LockRequests, locked: Sequence[Source]) -> dict[Wanted, str]:
-    """Why a requested source is not locked as requested, or a locked one not requested, by name and version."""
-    there = {(source.name, source.version): source for source in locked}
+def stale_sources(requests: LockRequests, section: SourceLock) -> dict[Wanted, str]:
+    """Why a requested source is not locked as requested, or a locked one not requested, by name and version.
+
+    When the section was changed since it was sealed, none of them is known to be what was resolved. Sources that are
+    not requested at all are pinned by hand, and nothing is said of them.
+    """
+    there = {(source.name, source.version): source for source in section.sources}
+    whole = is_whole(section)
     found: dict[Wanted, str] = {}
     for name, request in requests.sources.items():
         for version in request.versions:
@@ -39,9 +49,11 @@ def stale_sources(requests: LockRequests, locked: Sequence[Source]) -> dict[Want
                 found[name, version] = "is not locked yet"
             elif (source.file, source.mirrors) != (archive_name(name, version), request.mirrors_of(version)):
                 found[name, version] = "was locked from another request: its mirrors changed"
+            elif not whole:
+                found[name, version] = f"sources.json {CHANGED}"
     for name, version in there:
         if name in requests.sources and version not in requests.sources[name].versions:
-            found[name, version] = "is locked, but not requested any more"
+            found[name, version] = GONE
     return found
 
 
@@ -63,11 +75,14 @@ def wanted_sources(requests: LockRequests, names: Sequence[str]) -> list[Wanted]
 
 
 def with_sources(
-    requests: LockRequests, locked: Sequence[Source], found: Sequence[Source]
+    requests: LockRequests, section: SourceLock, found: Sequence[Source]
 ) -> tuple[SourceLock, list[Change]]:
-    """The section with the `found` sources in it, without those that are not requested any more; and what changed."""
-    before = {(source.name, source.version): source for source in locked}
-    dropped = {one for one, why in stale_sources(requests, locked).items() if "any more" in why}
+    """The section with the `found` sources in it, without those that are not requested any more; and what changed.
+
+    Without changes it is the same one, sealed.
+    """
+    before = {(source.name, source.version): source for source in section.sources}
+    dropped = {one for one, why in stale_sources(requests, section).items() if why == GONE}
     after = {one: source for one, source in before.items() if one not in dropped}
     after |= {(source.name, source.version): source for source in found}
     changes = []
@@ -76,8 +91,10 @@ def with_sources(
             old, new = _field(before.get(one), field), _field(after.get(one), field)
             if old != new:
                 changes.append(Change("sources", "/".join(one), field, old, new))
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return SourceLock(name=SECTION, locked=now, sources=tuple(after[one] for one in sorted(after))), changes
+    made = section.model_copy(update={"sources": tuple(after[one] for one in sorted(after))})
+    if changes or not is_whole(section):
+        made = made.model_copy(update={"locked": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")})
+    return sealed(made), changes
 
 
 def _field(source: Source | None, field: str) -> str | None:

@@ -13,9 +13,10 @@ from builder.lock.change import Change
 from builder.lock.check import REQUESTS, requested, stale
 from builder.lock.debs import resolve_debs
 from builder.lock.load import load_requests, load_section
+from builder.lock.seal import held, is_whole, sealed
 from builder.lock.wheels import resolve_wheels
 from builder.lock.write import write_section
-from builder.model.lock import DebLock, DebRequest, LockRequests, LockSection, Wheel, WheelLock, WheelRequest
+from builder.model.lock import Deb, DebLock, DebRequest, LockRequests, LockSection, Wheel, WheelLock, WheelRequest
 
 Request = DebRequest | WheelRequest
 
@@ -50,8 +51,8 @@ def update(
     started: told a section's name before it is resolved; changed: its changes, once they are written; failed: told that
     it could not be resolved, after which the others go on (without it the first error ends everything).
 
-    fresh_too: also sections that are already locked from the same request. A section that another one leaves out of
-    itself (`without`) takes that other one along. A section whose packages stay the same keeps its `locked` time.
+    fresh_too: also sections that are not stale. A section that another one leaves out of itself (`without`) takes that
+    other one along. A section whose packages stay the same keeps its `locked` time.
     Raises UsageError for an unknown name, and what resolving raises.
     """
     requests = load_requests(locks / REQUESTS)
@@ -59,8 +60,8 @@ def update(
     for name in select(requests, names):
         request = requested(requests)[name]
         old = _existing(locks / f"{name}.json")
-        bases_changed = {change.name for change in changes} & set(getattr(request, "without", ()))
-        if old is not None and stale(old, request) is None and not (fresh_too or bases_changed):
+        without = {other: _existing(locks / f"{other}.json") for other in getattr(request, "without", ())}
+        if not fresh_too and old is not None and stale(old, request, without) is None:
             continue
         started(name)
         try:
@@ -71,8 +72,12 @@ def update(
             failed(name, error)
             continue
         found = _changes(old, new)
-        if old is not None and not found:
+        if old is not None and not found and is_whole(old):
             new = new.model_copy(update={"locked": old.locked})
+        if isinstance(new, WheelLock):
+            beside = {other: held(there) for other, there in without.items() if isinstance(there, WheelLock)}
+            new = new.model_copy(update={"beside": beside})
+        new = sealed(new)
         if old != new:
             write_section(locks / f"{name}.json", new)
         changes += found
@@ -104,17 +109,18 @@ def _changes(old: LockSection | None, new: LockSection) -> list[Change]:
     before, after = _entries(old), _entries(new)
     rows = []
     for package in sorted(before.keys() | after.keys()):
-        if before.get(package) != after.get(package):
-            was, now = before.get(package, (None, ""))[0], after.get(package, (None, ""))[0]
-            rows.append(Change(new.kind, new.name, package, was, now))
+        was, now = before.get(package), after.get(package)
+        if was != now:
+            versions = (entry.version if entry else None for entry in (was, now))
+            rows.append(Change(new.kind, new.name, package, *versions))
     return rows
 
 
-def _entries(section: LockSection | None) -> dict[str, tuple[str | None, str]]:
+def _entries(section: LockSection | None) -> dict[str, Deb | Wheel]:
     if isinstance(section, DebLock):
-        return {deb.package: (deb.version, deb.sha256) for deb in section.packages}
+        return {deb.package: deb for deb in section.packages}
     if isinstance(section, WheelLock):
-        return {wheel.name: (wheel.version, wheel.sha256) for wheel in section.wheels}
+        return {wheel.name: wheel for wheel in section.wheels}
     if section is not None:
         raise PinError(f"{section.name} is not resolved, but pinned by hand")
     return {}

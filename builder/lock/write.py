@@ -23,7 +23,7 @@ def _value(value: Any, depth: int) -> str:
     indent = " " * (depth + 1)
     if isinstance(value, list) and value:
         return "[\n" + ",\n".join(indent + _line(item) for item in value) + "\n" + " " * depth + "]"
-    if isinstance(value, dict) and depth == 1:
+    if isinstance(value, dict) and value and depth == 1:
         lines = [f"{indent}{json.dumps(key)}: {_value(item, 2)}" for key, item in value.items()]
         return "{\n" + ",\n".join(lines) + "\n" + " " * depth + "}"
     return _line(value)

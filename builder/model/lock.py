@@ -19,6 +19,9 @@ AptName = Annotated[str, Field(pattern=r"^[A-Za-z0-9?~(][^\x00-\x1f\x7f]*$", max
 
 Architecture = Literal["amd64", "arm64"]
 
+Seal = Sha256 | None
+"""Over everything else in a section, as `builder lock` wrote it (`builder.lock.seal`)."""
+
 
 class Deb(Strict):
     """One Debian binary package. `path` is relative to the archive's root, as `Filename:` in its package index."""
@@ -48,6 +51,7 @@ class DebLock(Strict):
     locked: Timestamp
     request: DebRequest
     packages: tuple[Deb, ...]
+    seal: Seal = None
 
 
 class Wheel(Strict):
@@ -80,7 +84,10 @@ class WheelLock(Strict):
     name: Name
     locked: Timestamp
     request: WheelRequest
+    beside: dict[Name, Sha256] = {}
+    """For each section in the request's `without`: a digest of the distributions that it held at that time."""
     wheels: tuple[Wheel, ...]
+    seal: Seal = None
 
 
 class Mirror(Strict):
@@ -142,6 +149,7 @@ class SourceLock(Strict):
     name: Name
     locked: Timestamp
     sources: tuple[Source, ...]
+    seal: Seal = None
 
 
 LockSection = DebLock | WheelLock | SourceLock

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import TypeAdapter
 
+from builder.lock.seal import sealed
+from builder.model.lock import LockSection
 from builder.oci.store import Store
 from builder.project import Project
 from tests.support.debs import PASSWD, deb
@@ -113,6 +116,14 @@ class Sample:
             "locked": LOCKED,
             "sources": entries,
         }
+
+
+def seal_locks(files: dict[str, Any]) -> None:
+    """Seal the lock sections among a project's files, as `builder lock` writes them."""
+    for path, data in files.items():
+        if path.startswith("recipes/locks/") and path.endswith(".json"):
+            section: LockSection = TypeAdapter(LockSection).validate_python(data)
+            files[path] = sealed(section).model_dump(mode="json")
 
 
 def root_packages(**files: Mapping[str, Content]) -> dict[str, bytes]:

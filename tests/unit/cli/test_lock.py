@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.mirror import Mirror
-from tests.support.project import ROOT, vendor_base
+from tests.support.project import ROOT, seal_locks, vendor_base
 from tests.unit.cli.conftest import Cli
 
 DIGEST = "sha256:" + "a" * 64
@@ -36,6 +36,7 @@ def asked(cli: Cli) -> Cli:
     cli.small.files["recipes/bases/vendor.yaml"] = vendor_base("127.0.0.1:1/team/app:1", DIGEST)
     loose = vendor_base("127.0.0.1:1/team/loose:1", DIGEST, name="loose", pin={"image": "127.0.0.1:1/team/loose:1"})
     cli.small.files["recipes/bases/loose.yaml"] = loose
+    seal_locks(cli.small.files)
     return cli
 
 

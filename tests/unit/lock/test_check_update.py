@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,8 +13,9 @@ from builder.errors import PinError, UsageError
 from builder.lock.change import Change
 from builder.lock.check import check, requested
 from builder.lock.load import load_requests, load_section
+from builder.lock.seal import sealed
 from builder.lock.update import Request, select, update
-from builder.lock.write import section_text
+from builder.lock.write import section_text, write_section
 from builder.model.lock import DebRequest, LockSection, Wheel, WheelLock
 
 COMMITTED = Path(__file__).resolve().parents[3] / "recipes/locks"
@@ -114,6 +117,65 @@ def test_check_finds_what_is_missing_changed_unrequested_or_damaged(locks: Path)
     assert found["plain"] == "was resolved from another request: requirements changed"
     assert "does not ask for it" in found["old"]
     assert "extra.json:1" in found["extra"]
+
+
+def entries(data: dict[str, Any]) -> list[dict[str, Any]]:
+    return next(data[key] for key in ("packages", "wheels", "sources") if key in data)
+
+
+EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "dropped": lambda data: entries(data).pop(),
+    "doubled": lambda data: entries(data).append(entries(data)[0]),
+    "reversed": lambda data: entries(data).reverse(),
+    "emptied": lambda data: entries(data).clear(),
+    "version": lambda data: entries(data)[-1].update(version="9"),
+    "sha256": lambda data: entries(data)[-1].update(sha256="0" * 64),
+    "size": lambda data: entries(data)[-1].update(size=1),
+    "locked": lambda data: data.update(locked="2027-01-01T00:00:00Z"),
+    "without its seal": lambda data: data.pop("seal"),
+    "with another seal": lambda data: data.update(seal="0" * 64),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+@pytest.mark.parametrize("name", ["toolchain-arm64", "vllm-0.20.0-cp313", "audio-0.20.0-cp313", "sources"])
+def test_whatever_is_changed_in_a_committed_section_is_found(
+    tmp_path: Path, name: str, edit: Callable[[dict[str, Any]], object]
+) -> None:
+    shutil.copytree(COMMITTED, tmp_path, dirs_exist_ok=True)
+    data = json.loads((tmp_path / f"{name}.json").read_text())
+    edit(data)
+    (tmp_path / f"{name}.json").write_text(json.dumps(data))
+    found = check(tmp_path)
+    assert found
+    assert {problem.name.replace("nccl", "sources").partition("/")[0] for problem in found} >= {name}
+    assert all(problem.next.startswith("builder lock ") and problem.code == 4 for problem in found)
+
+
+def test_what_was_resolved_beside_another_section_is_found_and_resolved_again(locks: Path) -> None:
+    index = Index()
+    update(locks, resolver=index)
+    index.answers["plain"] = {"a": "2"}
+    other = sealed(index("plain", load_requests(locks / "requests.yaml").wheels["plain"], locks))
+    write_section(locks / "plain.json", other)
+    assert [(problem.name, problem.what) for problem in check(locks)] == [
+        ("extra", "was resolved beside another plain than there is now")
+    ]
+    index.asked.clear()
+    assert update(locks, fresh_too=False, resolver=index) == []
+    assert index.asked == ["extra"]
+    assert check(locks) == []
+
+
+def test_an_edited_section_is_resolved_again_and_told(locks: Path) -> None:
+    index = Index()
+    update(locks, resolver=index)
+    path = locks / "plain.json"
+    before = load_section(path)
+    path.write_text(path.read_text().replace('"size": 1', '"size": 2'))
+    index.time = "2027-01-01T00:00:00Z"
+    assert update(locks, fresh_too=False, resolver=index) == [Change("wheels", "plain", "a", "1", "1")]
+    assert load_section(path) == sealed(before.model_copy(update={"locked": index.time}))
 
 
 def test_check_finds_a_wheel_that_both_sections_bring(locks: Path) -> None:

@@ -27,6 +27,8 @@ WHEELS: dict[str, Any] = {
         {"name": name, "version": "1", "file": f"{name}-1-py3-none-any.whl", "sha256": "a" * 64, "size": 5}
         for name in ("a", "b")
     ],
+    "beside": {},
+    "seal": None,
 }
 
 
@@ -62,9 +64,9 @@ def edited(old: str, new: str) -> str:
     ("text", "line", "says"),
     [
         (edited('"locked": "2026', '"locked": "26'), 4, "locked"),
-        (edited('"b", "version"', '"b", "versoin"'), 17, "did you mean 'version'?"),
+        (edited('"b", "version"', '"b", "versoin"'), 18, "did you mean 'version'?"),
         (edited('"python": "3.13"', '"python": "2.7"'), 11, "request.python"),
-        (edited('"size": 5},', '"size": -5},'), 16, "wheels.0.size"),
+        (edited('"size": 5},', '"size": -5},'), 17, "wheels.0.size"),
         (edited('"dependencies": true', '"dependencies": true,'), 14, "JSON"),
     ],
 )

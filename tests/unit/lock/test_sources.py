@@ -115,6 +115,24 @@ def test_an_update_of_one_version_asks_for_that_one_and_changes_no_byte_when_it_
     assert (project.locks / "sources.json").read_bytes() == before
 
 
+def test_a_section_that_was_edited_is_looked_up_as_a_whole(project: Project, forge: Forge) -> None:
+    assert project("tool").code == 0
+    path = project.locks / "sources.json"
+    good = path.read_text()
+    path.write_text(good.replace(project.sources["2.0"].sha256, "0" * 64))
+    told = project.refused(4, "--check", "tool/1.0")
+    assert "tool/1.0: sources.json was changed since it was resolved" in told
+    assert "builder lock tool/1.0" in told
+    # Nothing is sealed that was not looked at.
+    forge.broken.add(ARCHIVE.replace("1.0", "2.0"))
+    project.refused(6, "--update", "tool/1.0", "--keep-going")
+    forge.broken.clear()
+    rows = json.loads(project("--update", "--json", "tool/1.0").out)["changes"]
+    assert [(row["name"], row["item"], row["old"]) for row in rows] == [("tool/2.0", "sha256", "0" * 64)]
+    assert project.sources["2.0"].sha256 in good
+    assert project("--check", "sources").code == 0
+
+
 def test_a_tag_that_moved_is_told(project: Project, forge: Forge) -> None:
     assert project("tool").code == 0
     old = project.sources["1.0"].commit

@@ -1,0 +1,32 @@
+"""The seal of a section: whether it still is what was resolved, whoever edited or merged the file since."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from builder.model.common import Strict
+from builder.model.lock import LockSection, WheelLock
+from builder.model.plan import canonical, sha256
+
+CHANGED = "was changed since it was resolved, by hand or by a merge"
+
+Section = TypeVar("Section", bound=Strict)
+
+
+def sealed(section: Section) -> Section:
+    """The section with its seal: the hash of canonical JSON over all of it but the seal."""
+    return section.model_copy(update={"seal": _seal(section)})
+
+
+def is_whole(section: LockSection) -> bool:
+    """Whether the section is as it was sealed. A seal finds accidents; what a build uses is checked by its own hash."""
+    return section.seal == _seal(section)
+
+
+def held(section: WheelLock) -> str:
+    """A digest of what a section binds those to that leave it out: its distributions and their versions."""
+    return sha256(canonical([[wheel.name, wheel.version] for wheel in section.wheels]))
+
+
+def _seal(section: Strict) -> str:
+    return sha256(canonical(section.model_dump(mode="json", exclude={"seal"})))
