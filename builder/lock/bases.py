@@ -11,6 +11,7 @@ from builder.errors import BuilderError, InvalidError, NetworkError, PinError
 from builder.lock.change import Change
 from builder.lock.parallel import each
 from builder.lock.pinfile import with_pin
+from builder.lock.seal import is_own_pin, sealed_pin
 from builder.lock.write import write_file
 from builder.model.base import Base, Pin
 from builder.oci.reference import Reference
@@ -57,13 +58,12 @@ def resolve_pin(base: Base, registry: Registry, today: str) -> Pin:
     assert base.pin is not None
     reference = Reference.parse(base.pin.image)
     manifest, index = registry.platform_manifest(reference, PLATFORM)
-    if (base.pin.index, base.pin.manifest) == (index, manifest.digest):
+    if (base.pin.index, base.pin.manifest) == (index, manifest.digest) and is_own_pin(base.pin):
         return base.pin
     what = "index, arm64 manifest" if index else "arm64 manifest, without an index"
     evidence = f"{what} and the platform in its config (high): {reference.registry} on {today}, read by builder lock"
-    return Pin(
-        image=base.pin.image, index=index, manifest=manifest.digest, confidence="high", evidence=(evidence,)
-    )
+    found = Pin(image=base.pin.image, index=index, manifest=manifest.digest, confidence="high", evidence=(evidence,))
+    return sealed_pin(found)
 
 
 def _look_up(base: Base, path: Path, root: Path, registry: Registry, today: str) -> Pinned:
@@ -82,7 +82,7 @@ def _look_up(base: Base, path: Path, root: Path, registry: Registry, today: str)
         for key in ("index", "manifest")
         if (old := getattr(base.pin, key)) != (new := getattr(pin, key))
     )
-    if not changes:
+    if pin == base.pin:
         return Pinned(base.name, target, None, ())
     try:
         # Bytes: a file keeps its line ends.

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from builder.errors import PinError
 from builder.lock.change import Problem, problem
-from builder.lock.check import check
+from builder.lock.check import REQUESTS, check, requested, stale
+from builder.lock.load import load_section
 from builder.lock.names import Chosen, Lock
 from builder.lock.needs import unmet
+from builder.lock.seal import is_own_pin
 from builder.lock.sourcelist import SECTION
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ def local_problems(lock: Lock, chosen: Chosen, say: Callable[[str], None]) -> li
     """
     problems = check(lock.locks) if lock.locks else []
     if chosen.every:
+        problems += _own_sections(lock)
         problems += unmet(lock.project)
     else:
         sources = set(chosen.sources)
@@ -41,8 +44,12 @@ def local_problems(lock: Lock, chosen: Chosen, say: Callable[[str], None]) -> li
             say(f"{len(loose)} {'base is' if len(loose) == 1 else 'bases are'} not pinned: see builder list bases")
     else:
         problems += [Problem("base", name, "is not pinned", f"builder lock --update {name}") for name in loose]
-    problems += _options(chosen)
-    return problems
+    problems += [
+        Problem("base", name, "its image or digests were changed since it was pinned", f"builder lock --update {name}")
+        for name in names
+        if (pin := lock.project.base(name).pin) and not is_own_pin(pin)
+    ]
+    return [*problems, *_options(chosen)]
 
 
 def remote_problems(lock: Lock, chosen: Chosen, say: Callable[[str], None]) -> list[Problem]:
@@ -72,6 +79,20 @@ def _sources(lock: Lock, chosen: Chosen) -> list[Input]:
         for source in section.sources
         if every or {source.name, f"{source.name}/{source.version}"} & named
     ]
+
+
+def _own_sections(lock: Lock) -> list[Problem]:
+    """What is wrong with the project's sections where the requests are another one's, or there are none."""
+    asked = requested(lock.requests)
+    problems = []
+    for path in [] if lock.is_own else sorted((lock.root / "recipes/locks").glob("*.json")):
+        request = asked.get(path.stem)
+        if request is not None and (what := stale(load_section(path), request, {})):
+            problems.append(Problem("section", path.stem, what, f"builder lock --update {path.stem}"))
+        elif request is None and path.stem != SECTION:
+            mend = f"ask for it in recipes/locks/{REQUESTS}, or remove {path.name}"
+            problems.append(Problem("section", path.stem, f"no {REQUESTS} asks for it", mend))
+    return problems
 
 
 def _pinned(lock: Lock, name: str) -> bool:

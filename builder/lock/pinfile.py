@@ -12,13 +12,13 @@ from builder.errors import InvalidError
 from builder.model.base import Base, Pin
 from builder.model.yamlfile import build, parse_yaml
 
-_KEYS = ("index", "manifest", "confidence", "evidence")
+_KEYS = ("index", "manifest", "seal", "confidence", "evidence")
 Edit = tuple[int, int, str]
 """Start and end in the text, and what comes there instead."""
 
 
 def with_pin(text: str, pin: Pin, where: str) -> str:
-    """The text of a base's file with the digests, confidence and evidence (at least one line) of `pin`.
+    """The text of a base's file with the digests, seal, confidence and evidence (at least one line) of `pin`.
 
     Raises InvalidError when the file is not a valid base with a pin, or is written in a way that cannot be edited.
     """

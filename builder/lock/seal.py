@@ -1,9 +1,10 @@
-"""The seal of a section: whether it still is what was resolved, whoever edited or merged the file since."""
+"""The seal of a section or a pin: whether it still is what was resolved, whoever edited or merged the file since."""
 
 from __future__ import annotations
 
 from typing import TypeVar
 
+from builder.model.base import Pin
 from builder.model.common import Strict
 from builder.model.lock import LockSection, WheelLock
 from builder.model.plan import canonical, sha256
@@ -26,6 +27,20 @@ def is_whole(section: LockSection) -> bool:
 def held(section: WheelLock) -> str:
     """A digest of what a section binds those to that leave it out: its distributions and their versions."""
     return sha256(canonical([[wheel.name, wheel.version] for wheel in section.wheels]))
+
+
+def sealed_pin(pin: Pin) -> Pin:
+    """The pin with its seal: a hash over the image's name and the digests."""
+    return pin.model_copy(update={"seal": _pin_seal(pin)})
+
+
+def is_own_pin(pin: Pin) -> bool:
+    """Whether the digests are those of this image: as they were sealed, or set by hand, without a seal."""
+    return pin.seal in (None, _pin_seal(pin))
+
+
+def _pin_seal(pin: Pin) -> str:
+    return sha256(canonical([pin.image, pin.index, pin.manifest]))
 
 
 def _seal(section: Strict) -> str:

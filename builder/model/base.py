@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from builder.errors import UsageError
 from builder.model.check import Check
-from builder.model.common import Digest, EnvName, ImagePath, Line, Name, NoSecrets, Strict, Version
+from builder.model.common import Digest, EnvName, ImagePath, Line, Name, NoSecrets, Sha256, Strict, Version
 from builder.model.recipe import LayerUse
 from builder.oci.reference import Reference
 
@@ -26,7 +27,10 @@ def _is_written_out(text: str) -> str:
 
 
 class Pin(Strict):
-    """The digests of a registry image. `manifest` is the linux/arm64 one; without it the base is unpinned."""
+    """The digests of a registry image. `manifest` is the linux/arm64 one; without it the base is unpinned.
+
+    seal: over image and digests, as `builder lock` wrote them (`builder.lock.seal`); none where they were set by hand.
+    """
 
     image: Annotated[
         str,
@@ -38,6 +42,13 @@ class Pin(Strict):
     manifest: Digest | None = None
     confidence: Literal["high", "medium", "low", "none"] = "none"
     evidence: tuple[Line, ...] = ()
+    seal: Sha256 | None = None
+
+    @model_validator(mode="after")
+    def _two_digests(self) -> Pin:
+        if self.manifest is not None and self.manifest == self.index:
+            raise ValueError("index and manifest are one digest: the list of platforms is not the linux/arm64 image")
+        return self
 
 
 class Base(Strict):
@@ -71,6 +82,13 @@ class Base(Strict):
     """hermetic only: the image's PATH."""
     checks: tuple[Check, ...] = ()
     notes: tuple[Line, ...] = ()
+
+    @model_validator(mode="after")
+    def _python_fits(self) -> Base:
+        named = re.search(r"/python(3\.\d+)/", self.site or "")
+        if named and self.python and named[1] != self.python:
+            raise ValueError(f"python is {self.python}, but site belongs to {named[1]}")
+        return self
 
     @model_validator(mode="after")
     def _family_fits(self) -> Base:

@@ -264,7 +264,8 @@ def _chosen(section: WheelLock, group: WheelGroup, scope: Scope, use: Use, sibli
         return names
     only = set(evaluate(group.only, scope.values, scope.where))
     if missing := sorted(only - names):
-        raise PinError(f"{missing[0]} is not in the lock section {section.name}", where=use.where)
+        what = f"{missing[0]} is not in the lock section {section.name}"
+        raise PinError(what, where=use.where, next=f"builder lock --update {section.name}")
     if only:
         return only
     taken: set[str] = set(use.params.get("leave_out", ()))
@@ -284,7 +285,10 @@ def _source(project: Project, text: str, where: str) -> Input:
             return from_source(item, section.locked)
     known = ", ".join(item.version for item in section.sources if item.name == name)
     raise PinError(
-        f"the lock has no source {name} {wanted}", where=where, cause=f"it has {known or 'none of that name'}"
+        f"the lock has no source {name} {wanted}",
+        where=where,
+        cause=f"it has {known or 'none of that name'}",
+        next=f"ask for it under sources in recipes/locks/requests.yaml, then: builder lock {name}",
     )
 
 

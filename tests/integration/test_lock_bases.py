@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.integration.test_registry import host as host  # noqa: PLC0414 (a fixture)
-from tests.support.project import vendor_base
+from tests.support.project import ask_locks, vendor_base
 from tests.support.registry import Front, Images, in_front_of, is_installed
 from tests.unit.cli.conftest import Cli, Said
 from tests.unit.cli.conftest import cli as cli  # noqa: PLC0414
@@ -57,6 +57,7 @@ class Project:
     def __init__(self, cli: Cli, image: str) -> None:
         self.cli = cli
         self.image = image
+        ask_locks(cli.small.files)
         cli.small.files["recipes/tiny.yaml"] |= {"base": "tiny", "compatible": ["vendor"]}
         cli.small.files["recipes/tiny.yaml"]["layers"].remove("settings")
         self.pin(None)

@@ -118,12 +118,16 @@ class Sample:
         }
 
 
-def seal_locks(files: dict[str, Any]) -> None:
-    """Seal the lock sections among a project's files, as `builder lock` writes them."""
+def ask_locks(files: dict[str, Any]) -> None:
+    """Among a project's files: requests for its lock sections but the sources, and their seals."""
+    wanted: dict[str, dict[str, Any]] = {"debs": {}, "wheels": {}}
     for path, data in files.items():
         if path.startswith("recipes/locks/") and path.endswith(".json"):
             section: LockSection = TypeAdapter(LockSection).validate_python(data)
             files[path] = sealed(section).model_dump(mode="json")
+            if data["kind"] in wanted:
+                wanted[data["kind"]][data["name"]] = data["request"]
+    files["recipes/locks/requests.yaml"] = wanted
 
 
 def root_packages(**files: Mapping[str, Content]) -> dict[str, bytes]:

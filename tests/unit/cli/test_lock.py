@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from builder.lock.seal import sealed_pin
+from builder.model.base import Pin
 from tests.support.mirror import Mirror
-from tests.support.project import ROOT, seal_locks, vendor_base
+from tests.support.project import LOCKED, ROOT, ask_locks, vendor_base
 from tests.unit.cli.conftest import Cli
 
 DIGEST = "sha256:" + "a" * 64
@@ -28,15 +31,10 @@ sys.addaudithook(watch)
 @pytest.fixture
 def asked(cli: Cli) -> Cli:
     """The small project with requests for all of its sections, and bases of every kind."""
-    wanted: dict[str, dict[str, object]] = {"debs": {}, "wheels": {}}
-    for name in ("tiny-root", "toolchain-amd64", "toolchain-arm64", "tiny-wheels"):
-        section = cli.small.files[f"recipes/locks/{name}.json"]
-        wanted[section["kind"]][name] = section["request"]
-    cli.small.files["recipes/locks/requests.yaml"] = wanted
+    ask_locks(cli.small.files)
     cli.small.files["recipes/bases/vendor.yaml"] = vendor_base("127.0.0.1:1/team/app:1", DIGEST)
     loose = vendor_base("127.0.0.1:1/team/loose:1", DIGEST, name="loose", pin={"image": "127.0.0.1:1/team/loose:1"})
     cli.small.files["recipes/bases/loose.yaml"] = loose
-    seal_locks(cli.small.files)
     return cli
 
 
@@ -122,6 +120,33 @@ def test_an_unpinned_base_is_a_problem_when_it_is_named(asked: Cli) -> None:
     (row,) = json.loads(said.out)
     assert (row["kind"], row["name"], row["what"]) == ("base", "loose", "is not pinned")
     assert row["next"] == "builder lock --update loose"
+
+
+def test_a_section_without_a_request_and_one_that_was_edited_are_found(asked: Cli) -> None:
+    """The requests are the project's own, another one's, or nowhere."""
+    requests = asked.small.files.pop("recipes/locks/requests.yaml")
+    said = asked("lock", "--check")
+    assert (said.code, "tiny-root: no requests.yaml asks for it" in said.err) == (4, True)
+    asked.small.files["recipes/locks/requests.yaml"] = requests
+    asked.small.files["recipes/locks/tiny-root.json"]["packages"].reverse()
+    said = asked("lock", "--check")
+    assert (said.code, "tiny-root.json was changed since it was resolved" in said.err) == (4, True)
+    shutil.rmtree(asked.folder / "project")
+    shipped = json.loads((ROOT / "recipes/locks/cuda-13.0-arm64.json").read_text())
+    asked.small.files = {"recipes/locks/cuda-13.0-arm64.json": {**shipped, "locked": LOCKED}}
+    said = asked("lock", "--check")
+    assert (said.code, "cuda-13.0-arm64.json was changed since" in said.err) == (4, True)
+
+
+def test_a_pin_that_is_not_the_images_any_more_is_found(asked: Cli) -> None:
+    pin = Pin(image="127.0.0.1:1/team/app:1", manifest=DIGEST)
+    files = asked.small.files
+    for image, code in ((pin.image, 0), ("127.0.0.1:1/team/app:2", 4)):
+        files["recipes/bases/vendor.yaml"]["pin"] = {**sealed_pin(pin).model_dump(mode="json"), "image": image}
+        said = asked("lock", "--check")
+        assert said.code == code, said.err
+    assert "vendor: its image or digests were changed since it was pinned" in said.err
+    assert "builder lock --update vendor" in said.err
 
 
 def test_a_check_finds_what_recipes_need_and_the_lock_lacks(asked: Cli) -> None:

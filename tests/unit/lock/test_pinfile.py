@@ -105,7 +105,7 @@ def test_every_shipped_base_can_be_pinned(path: Path) -> None:
     after = with_pin(text, pin, path.name)
     assert loaded(after) == base.model_copy(update={"pin": pin})
     rest = [line for line in changed(text, after) if not line[1:].strip().startswith(("- ", "index:", "manifest:"))]
-    assert {line[1:].strip().partition(":")[0] for line in rest} <= {"confidence", "evidence"}
+    assert {line[1:].strip().partition(":")[0] for line in rest} <= {"confidence", "evidence", "seal"}
     assert [line for line in text.splitlines() if "#" in line and "evidence" not in line and '"' not in line] == [
         line for line in after.splitlines() if "#" in line and "evidence" not in line and '"' not in line
     ]
