@@ -20,7 +20,13 @@ _LIBRARIES = ("torch", "flashinfer-python", "fastsafetensors", "instanttensor", 
 
 def extract(version: str, sdist: Path) -> Table:
     """The table of `version` from its source distribution. Raises InvalidError when something has moved."""
-    return read(version, Sources.from_sdist(sdist), hashlib.sha256(sdist.read_bytes()).hexdigest())
+    sources = Sources.from_sdist(sdist)
+    try:
+        return read(version, sources, hashlib.sha256(sdist.read_bytes()).hexdigest())
+    except (ValueError, LookupError, RecursionError) as error:
+        # Whoever made the file decides what stands in it.
+        cause = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
+        raise InvalidError("cannot be read into an option table", where=str(sdist), cause=cause) from error
 
 
 def read(version: str, sources: Sources, sha256: str) -> Table:
@@ -43,7 +49,7 @@ def read(version: str, sources: Sources, sha256: str) -> Table:
         json_keys=_json_keys(sources),
         speculative_methods=tuple(sorted(_literals(sources, _SPECULATIVE, "SpeculativeMethod"))),
         env=tuple(sorted(_keys(sources, "vllm/envs.py", "environment_variables"))),
-        audio_extra=_audio_extra(sources),
+        extras=_extras(sources),
         libraries=_libraries(sources),
         docker=_docker(sources),
         fp8_constants=_fp8_constants(sources),
@@ -141,8 +147,8 @@ def _from_hint(sources: Sources, path: str, name: str, annotation: ast.expr | No
 def _registries(sources: Sources) -> dict[str, tuple[str, ...]]:
     """The options whose values are names in a registry or a Literal that the annotation widens to any text."""
     loader = "vllm/model_executor/model_loader/__init__.py"
-    backends = next(p for p in sorted(sources.modules) if p.endswith("attention/backends/registry.py"))
-    enum = sources.find(backends, "AttentionBackendEnum")
+    backends = next((p for p in sorted(sources.modules) if p.endswith("attention/backends/registry.py")), "vllm")
+    enum = sources.find(backends, "AttentionBackendEnum") if backends in sources.modules else None
     if enum is None or not isinstance(enum[1], ast.ClassDef):
         raise InvalidError("no AttentionBackendEnum", where=backends)
     quantization = "vllm/model_executor/layers/quantization/__init__.py"
@@ -184,13 +190,17 @@ def _json_keys(sources: Sources) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _audio_extra(sources: Sources) -> tuple[str, ...]:
+def _extras(sources: Sources) -> dict[str, tuple[str, ...]]:
+    """What `pip install vllm[NAME]` adds, by NAME."""
     for node in ast.walk(sources.tree("setup.py")):
-        if isinstance(node, ast.Dict):
-            for key, value in zip(node.keys, node.values, strict=True):
-                if isinstance(key, ast.Constant) and key.value == "audio" and isinstance(value, ast.List):
-                    return tuple(str(item.value) for item in value.elts if isinstance(item, ast.Constant))
-    raise InvalidError("setup.py has no audio extra")
+        if isinstance(node, ast.keyword) and node.arg == "extras_require" and isinstance(node.value, ast.Dict):
+            pairs = zip(node.value.keys, node.value.values, strict=True)
+            return {
+                str(key.value): tuple(str(item.value) for item in value.elts if isinstance(item, ast.Constant))
+                for key, value in pairs
+                if isinstance(key, ast.Constant) and isinstance(value, ast.List)
+            }
+    raise InvalidError("setup.py has no extras_require")
 
 
 def _libraries(sources: Sources) -> dict[str, str]:
@@ -199,6 +209,8 @@ def _libraries(sources: Sources) -> dict[str, str]:
     for name in (*_LIBRARIES, "transformers"):
         if match := re.search(rf"(?m)^{re.escape(name)}(?:\[[^]]*\])?\s*([=<>!~][^#;\n]*)", text):
             found[name] = "".join(match[1].split())
+    if "torch" not in found:
+        raise InvalidError("no torch in it", where="requirements/cuda.txt")
     return found
 
 
@@ -208,6 +220,8 @@ def _docker(sources: Sources) -> dict[str, str]:
     for name in ("CUDA_VERSION", "UBUNTU_VERSION", "PYTHON_VERSION"):
         if match := re.search(rf"(?m)^ARG {name}=(\S+)", text):
             found[name] = match[1]
+    if "CUDA_VERSION" not in found:
+        raise InvalidError("no CUDA_VERSION in it", where="docker/Dockerfile")
     return found
 
 

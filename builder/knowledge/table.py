@@ -19,9 +19,9 @@ class Table(Strict):
     """One vLLM version, read from its source distribution.
 
     flags: options of `vllm serve` without dashes. choices: what an option accepts, where that is a closed set; backend
-    names are matched without regard to case. json_keys: the keys of options that take JSON. libraries: what its CUDA
-    requirements pin. docker: the arguments that its Dockerfile builds the official image with. fp8_constants: the
-    module constants of w8a8_utils.py that hold the answer of a function.
+    names are matched without regard to case. json_keys: the keys of options that take JSON. extras: what `vllm[NAME]`
+    installs besides. libraries: what its CUDA requirements pin. docker: the arguments that its Dockerfile builds the
+    official image with. fp8_constants: the module constants of w8a8_utils.py that hold the answer of a function.
     """
 
     vllm: Version
@@ -31,7 +31,7 @@ class Table(Strict):
     json_keys: dict[Flag, tuple[str, ...]]
     speculative_methods: tuple[str, ...]
     env: tuple[EnvName, ...]
-    audio_extra: tuple[str, ...]
+    extras: dict[str, tuple[str, ...]]
     libraries: dict[str, str]
     docker: dict[str, str]
     fp8_constants: tuple[str, ...]

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import io
+import tarfile
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from builder.errors import InvalidError
 from builder.knowledge.extract import dump, extract
@@ -69,6 +74,15 @@ def test_variables_that_no_version_has(variable: str) -> None:
     assert not [version for version in versions() if (table := load_table(version)) and variable in table.env]
 
 
+def test_every_table_has_the_extras() -> None:
+    for version in versions():
+        table = load_table(version)
+        assert table is not None
+        assert {"audio", "bench", "fastsafetensors", "instanttensor", "otel", "runai"} <= table.extras.keys()
+        assert {"soundfile", "mistral_common[audio]"} <= set(table.extras["audio"])
+        assert ("extra-quant" in table.extras) == (Version(version) >= Version("0.24"))
+
+
 def test_no_version_disables_speculation_by_batch_size() -> None:
     flag = "speculative-disable-by-batch-size"
     assert not [version for version in versions() if (table := load_table(version)) and table.has_flag(flag)]
@@ -112,6 +126,69 @@ def test_a_file_that_moved_is_an_error_not_an_empty_table(tmp_path: Path) -> Non
         Sources.from_sdist(broken)
     with pytest.raises(InvalidError):
         Sources({}).text("vllm/envs.py")
+
+
+def sdist(path: Path, members: dict[str, bytes | None]) -> Path:
+    """A source distribution with these files; None is a link to /etc/passwd."""
+    with tarfile.open(path / "x.tar.gz", "w:gz", compresslevel=1) as made:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            if data is None:
+                info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            else:
+                info.size = len(data)
+            made.addfile(info, io.BytesIO(data) if data is not None else None)
+    return path / "x.tar.gz"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"def (:", b"\xff", b"x = 1\0", b"(" * 100_000 + b")" * 100_000, b"x = " + b"-" * 50_000 + b"1", None],
+    ids=["syntax", "not UTF-8", "NUL", "parentheses", "minus", "link"],
+)
+def test_modules_that_nobody_wrote_for_this_reader(tmp_path: Path, data: bytes | None) -> None:
+    sources = Sources.from_sdist(sdist(tmp_path, {"v/vllm/envs.py": data}))
+    with pytest.raises(InvalidError, match=r"vllm/envs\.py"):
+        sources.tree("vllm/envs.py")
+
+
+def test_only_what_is_looked_at_is_read_and_within_bounds(tmp_path: Path) -> None:
+    wanted = {"v/setup.py": b"1", "v/vllm/a.py": b"2", "v/docker/Dockerfile": b"3", "v/requirements/cuda.txt": b"4"}
+    others = {"v/vllm/../../b.py": b"", "/vllm/../c.py": b"", "v/tests/d.py": b"", "v/vllm/e.so": b"", "f.py": b""}
+    assert sorted(Sources.from_sdist(sdist(tmp_path, {**wanted, **others})).files.values()) == [b"1", b"2", b"3", b"4"]
+    with pytest.raises(InvalidError, match="has more than"):
+        Sources.from_sdist(sdist(tmp_path, {"v/vllm/big.py": b"#" * (17 << 20)}))
+    info = tarfile.TarInfo("v/big.bin")
+    info.size = 3 << 30
+    (tmp_path / "x.tar.gz").write_bytes(gzip.compress(info.tobuf() + bytes(1 << 20)))
+    with pytest.raises(InvalidError, match="holds more than"):
+        Sources.from_sdist(tmp_path / "x.tar.gz")
+
+
+@pytest.mark.slow
+def test_nothing_of_a_source_distribution_is_run(tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    version = "0.20.0"
+    committed = load_table(version)
+    assert committed is not None
+    files = Sources.from_sdist(fetch_sdist(version, CACHE, committed.sdist)).files
+    evil = f"\nopen({str(ran)!r}, 'w').close()\n".encode()
+    code = {f"v/{name}": data + evil if name.endswith(".py") else data for name, data in files.items()}
+    exec(evil)
+    ran.unlink()
+    made = extract(version, sdist(tmp_path, dict(code)))
+    assert made.model_copy(update={"sdist": committed.sdist}) == committed
+    assert not ran.exists()
+
+
+@pytest.mark.slow
+def test_a_damaged_download_is_fetched_again(tmp_path: Path) -> None:
+    committed = load_table("0.18.1")
+    assert committed is not None
+    (tmp_path / "vllm-0.18.1.tar.gz").write_bytes(b"half")
+    path = fetch_sdist("0.18.1", tmp_path)
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == committed.sdist
+    assert [item.name for item in tmp_path.iterdir()] == [path.name]
 
 
 @pytest.mark.slow
