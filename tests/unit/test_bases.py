@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from builder.errors import PinError
+from builder.knowledge.table import load_table
+from builder.lock.seal import is_own_pin
 from builder.model.base import Base
 from builder.plan.resolve import resolve
 from builder.project import Project
@@ -39,6 +41,34 @@ def test_a_pin_says_where_it_comes_from(base: Base) -> None:
         assert base.pin.evidence
         assert base.pin.confidence != "none"
     assert base.pin.manifest is None or base.pin.manifest != base.pin.index
+
+
+UBUNTU = {"22.04": "2.35", "24.04": "2.39"}
+
+
+@pytest.mark.parametrize("base", [base for base in PROJECT.bases.values() if base.pin], ids=lambda base: base.name)
+def test_a_base_agrees_with_what_its_vllm_is_built_with(base: Base) -> None:
+    assert base.pin is not None
+    assert is_own_pin(base.pin)
+    assert (base.pin.seal is None) == (base.pin.manifest is None)
+    table = load_table(base.vllm or "")
+    if table is None or base.family != "vllm-openai" or "nightly" in base.name:
+        return
+    assert f"=={base.torch}" == table.libraries["torch"]
+    # What the wheel of that torch requires.
+    assert base.triton == {"2.10.0": "3.6.0", "2.11.0": "3.6.0", "2.13.0": "3.7.1", "2.14.0": "3.8.0"}[base.torch or ""]
+    ubuntu = "24.04" if "ubuntu2404" in base.pin.image else table.docker.get("UBUNTU_VERSION", "22.04")
+    assert base.glibc == UBUNTU[ubuntu]
+    if "-cu1" not in base.pin.image:
+        assert base.cuda == table.docker["CUDA_VERSION"]
+
+
+def test_digests_and_facts_that_contradict_each_other_are_refused() -> None:
+    base = PROJECT.base("ngc-26.07").model_dump()
+    with pytest.raises(ValueError, match="index and manifest are one digest"):
+        Base.model_validate({**base, "pin": {**base["pin"], "index": base["pin"]["manifest"]}})
+    with pytest.raises(ValueError, match=r"python is 3\.13, but site belongs to 3\.12"):
+        Base.model_validate({**base, "python": "3.13"})
 
 
 def test_building_on_an_unpinned_base_names_the_command_that_pins_it() -> None:

@@ -1,0 +1,97 @@
+"""A change of one pin of the shipped lock changes the keys of the layers that contain it, and of no other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from builder.errors import BuilderError
+from builder.model.plan import PlannedLayer
+from builder.plan.resolve import bases_of, resolve
+from builder.project import Project
+
+NEW = "0" * 64
+Layers = dict[tuple[str, str, str], PlannedLayer]
+
+
+class Changed(Project):
+    """The shipped project, read once, with some values in place of its own."""
+
+    def __init__(self, shipped: Project, **values: Any) -> None:
+        super().__init__(shipped.roots)
+        self._cache = {**shipped._cache, **{tuple(key.split(" ")): value for key, value in values.items()}}  # type: ignore[dict-item]
+
+
+def planned(project: Project, pairs: list[tuple[str, str]]) -> Layers:
+    """All layers of all plans, with the toolchains."""
+    made = {}
+    for name, base in pairs:
+        plan = resolve(project, project.recipe(name), base=base)
+        made |= {(name, base, layer.id): layer for layer in (*plan.layers, *plan.toolchains)}
+    return made
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Project:
+    return Project()
+
+
+@pytest.fixture(scope="module")
+def pairs(shipped: Project) -> list[tuple[str, str]]:
+    """A recipe and a base for every plan that can be made."""
+    found = []
+    for name in shipped.recipe_names():
+        for base in bases_of(shipped, shipped.recipe(name)):
+            try:
+                resolve(shipped, shipped.recipe(name), base=base.name)
+            except BuilderError:
+                continue
+            found.append((name, base.name))
+    assert len(found) > 20
+    return found
+
+
+def differing(before: Layers, after: Layers) -> set[tuple[str, str, str]]:
+    assert before.keys() == after.keys()
+    return {key for key in before if before[key].key != after[key].key}
+
+
+@pytest.mark.parametrize(
+    ("section", "wanted"),
+    [
+        ("toolchain-amd64", "make"),
+        ("trixie-root-arm64", "ninja-build"),
+        ("cuda-13.0-amd64", "nvidia-nvvm"),
+        ("vllm-0.20.0-cp313", "triton"),
+        ("vllm-0.23.0-cp313", "aiohttp"),
+        ("audio-0.20.0-cp313", "av"),
+        ("sources", "2.29.7-1"),
+        ("sources", "2.30.3-1"),
+    ],
+)
+def test_one_entry_of_the_lock(shipped: Project, pairs: list[tuple[str, str]], section: str, wanted: str) -> None:
+    old = shipped.section(section)
+    field = {"debs": "packages", "wheels": "wheels", "sources": "sources"}[old.kind]
+    entries = [
+        entry.model_copy(update={"sha256": NEW}) if wanted in entry.model_dump().values() else entry
+        for entry in getattr(old, field)
+    ]
+    assert [entry.sha256 for entry in entries].count(NEW) == 1
+    new = old.model_copy(update={field: tuple(entries)})
+    before, after = (planned(project, pairs) for project in (shipped, Changed(shipped, **{f"section {section}": new})))
+    holding = {key for key, layer in after.items() if any(item.sha256 == NEW for item in layer.inputs)}
+    if any(key[2].startswith("toolchain-") for key in holding):
+        holding |= {key for key, layer in after.items() if layer.toolchain}
+    assert holding or wanted == "2.30.3-1"
+    assert differing(before, after) == holding
+
+
+def test_the_digest_of_a_base(shipped: Project, pairs: list[tuple[str, str]]) -> None:
+    name = "vllm-openai-0.20"
+    old = shipped.base(name)
+    assert old.pin is not None
+    new = old.model_copy(update={"pin": old.pin.model_copy(update={"manifest": f"sha256:{NEW}"})})
+    changed = Changed(shipped, **{f"base recipes/bases/{name}.yaml": new})
+    before, after = planned(shipped, pairs), planned(changed, pairs)
+    assert differing(before, after) == {key for key, layer in before.items() if key[1] == name and layer.reads_base}
