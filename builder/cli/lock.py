@@ -77,7 +77,7 @@ def _refresh(lock: Lock, chosen: Chosen, update: bool, keep_going: bool, json_: 
     try:
         refresh(lock, chosen, update=update, keep_going=keep_going, say=say, done=made)
     except BaseException:
-        if made.changes:  # they were written
+        if made.changes or (json_ and made.failed):  # changes were written
             _tell(made, json_)
         raise
     _tell(made, json_)

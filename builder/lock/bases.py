@@ -15,7 +15,7 @@ from builder.lock.seal import is_own_pin, sealed_pin
 from builder.lock.write import write_file
 from builder.model.base import Base, Pin
 from builder.oci.reference import Reference
-from builder.oci.registry import Registry
+from builder.oci.registry import MismatchError, Registry
 
 PLATFORM = "linux/arm64"
 
@@ -71,6 +71,8 @@ def _look_up(base: Base, path: Path, root: Path, registry: Registry, today: str)
     assert base.pin is not None
     try:
         pin = resolve_pin(base, registry, today)
+    except MismatchError as error:
+        raise PinError(f"{base.name}: {error.what}", where=error.where, cause=error.cause, next=error.next) from None
     except PinError as error:
         mend = f"correct pin.image in recipes/bases/{path.name}"
         raise PinError(f"{base.name}: {error.what}", where=error.where, cause=error.cause, next=mend) from None

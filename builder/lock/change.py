@@ -39,8 +39,9 @@ class Problem:
 
 
 def problem(kind: Kind, name: str, error: BuilderError) -> Problem:
-    """An error as a row."""
-    parts = [f"{error.what} ({error.where})" if error.where else error.what, error.cause]
+    """An error as a row; the name stands in a column of its own."""
+    what = error.what.removeprefix(f"{name}: ")
+    parts = [f"{what} ({error.where})" if error.where else what, error.cause]
     return Problem(kind, name, "; ".join(part for part in parts if part), error.next, int(error.code))
 
 

@@ -113,12 +113,13 @@ def _failures(
     kind: Kind, names: Sequence[str], found: Sequence[object], made: Refreshed, keep_going: bool
 ) -> None:
     failed = [(name, error) for name, error in zip(names, found, strict=True) if isinstance(error, BuilderError)]
-    if not keep_going and len(failed) == 1:
-        raise failed[0][1]
     problems = [problem(kind, name, error) for name, error in failed]
-    if not keep_going:
-        raise_for(problems, f"{len(problems)} of {len(names)} cannot be locked; nothing of them was written")
     made.failed += problems
+    if keep_going:
+        return
+    if len(failed) == 1:
+        raise failed[0][1]
+    raise_for(problems, f"{len(problems)} of {len(names)} cannot be locked; nothing of them was written")
 
 
 def _table(version: str, made: Refreshed, keep_going: bool, say: Callable[[str], None]) -> None:

@@ -15,7 +15,7 @@ from builder.lock.parallel import each
 from builder.model.base import Base
 from builder.oci.manifest import check_platform
 from builder.oci.reference import Reference
-from builder.oci.registry import Registry
+from builder.oci.registry import MismatchError, Registry
 
 PLATFORM = "linux/arm64"
 
@@ -60,7 +60,8 @@ def check_bases(bases: Sequence[Base], registry: Registry | None = None) -> Look
     for (base, key, _), error in zip(asked, each(ask, asked), strict=True):
         if isinstance(error, BuilderError):
             row = problem("base", base.name, error)
-            mend = row.next if isinstance(error, NetworkError) else f"builder lock --update {base.name}"
+            served = isinstance(error, NetworkError | MismatchError)  # no new pin mends what serves it
+            mend = row.next if served else f"builder lock --update {base.name}"
             problems.append(Problem("base", base.name, f"{key}: {row.what}", mend, row.code))
     return Looked(len(asked), tuple(problems))
 

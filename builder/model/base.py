@@ -34,7 +34,7 @@ class Pin(Strict):
 
     image: Annotated[
         str,
-        Field(pattern=r"^[a-z0-9.:-]+/[a-z0-9._/-]+:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$"),
+        Field(pattern=r"^[a-z0-9.:\[\]-]+/[a-z0-9._/-]+:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$"),
         AfterValidator(_is_written_out),
     ]
     """registry/repository:tag, registry always written out."""

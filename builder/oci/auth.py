@@ -7,19 +7,17 @@ import binascii
 import json
 import os
 import re
-import subprocess
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from builder.errors import InvalidError
+from builder.oci.helper import HelperError, ask_helper
 from builder.oci.reference import DOCKER_HUB
 
 _HUB_SERVER = "https://index.docker.io/v1/"
 _HUB_NAMES = ("index.docker.io", "registry-1.docker.io", DOCKER_HUB)
-_HELPER_SECONDS = 60
-"""A helper may ask its user to unlock a keyring."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,7 @@ class Credentials:
         self._lock = threading.Lock()
         self._read: list[tuple[Path, dict[str, Any]]] | None = None
         self._found: dict[tuple[str, str], Login | None] = {}
+        self._asked: dict[tuple[str, str], Login | None] = {}
         self._problems: dict[str, str] = {}
 
     @classmethod
@@ -101,38 +100,21 @@ class Credentials:
         return None
 
     def _ask(self, helper: str, server: str, registry: str) -> Login | None:
-        program = f"docker-credential-{helper}"
-        problem = ""
-        try:
-            if not re.fullmatch(r"[A-Za-z0-9._-]+", helper):
-                raise FileNotFoundError
-            done = subprocess.run(
-                [program, "get"], input=server.encode(), capture_output=True, timeout=_HELPER_SECONDS, check=False
-            )
-            if done.returncode == 0:
-                answer = json.loads(done.stdout)
-                username, secret = answer["Username"], answer["Secret"]
-                if isinstance(username, str) and isinstance(secret, str):
-                    return Login(identity_token=secret) if username == "<token>" else Login(username, secret)
-                problem = f"{program} answered nonsense"
-            # The one failure that helpers agree on; what else they print may hold secrets and is not repeated.
-            elif b"credentials not found" not in done.stdout:
-                problem = f"{program} failed with status {done.returncode}"
-        except (ValueError, KeyError, TypeError):
-            problem = f"{program} answered nonsense"
-        except subprocess.TimeoutExpired:
-            problem = f"{program} did not answer in {_HELPER_SECONDS} s"
-        except OSError:
-            problem = f"{program!a} cannot be run"
-        # Not an error yet: most images can be read without a login. It is told when the registry refuses.
-        if problem:
-            self._problems[registry] = problem
-        return None
+        if (helper, server) not in self._asked:
+            self._asked[helper, server] = None
+            try:
+                found = ask_helper(helper, server)
+            except HelperError as error:
+                # Not an error yet: most images can be read without a login. It is told when the registry refuses.
+                self._problems[registry] = str(error)
+            else:
+                self._asked[helper, server] = _login(*found) if found else None
+        return self._asked[helper, server]
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(path.read_bytes() or b"{}")
+        config = json.loads(path.read_bytes().strip() or b"{}")
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
@@ -166,21 +148,28 @@ def _keys(registry: str, repository: str, entries: dict[str, Any]) -> list[str]:
 
 
 def _decode(entry: object, where: str) -> Login | None:
+    if entry is None:
+        return None
     if not isinstance(entry, dict):
-        raise InvalidError("not a JSON object", where=where)
+        raise InvalidError("not a JSON object", where=where, next="mend the file, or log in again")
     if isinstance(token := entry.get("identitytoken"), str) and token:
         return Login(identity_token=token)
     username, password = entry.get("username"), entry.get("password")
     if isinstance(encoded := entry.get("auth"), str) and encoded:
         try:
-            text = base64.b64decode(encoded, validate=True).decode()
+            text = base64.b64decode("".join(encoded.split()), validate=True).decode()
         except (binascii.Error, UnicodeDecodeError, ValueError):
-            raise InvalidError("its auth is not base64", where=where, next="log in again") from None
+            raise InvalidError("its auth is not base64 of UTF-8 text", where=where, next="log in again") from None
         username, _, password = text.partition(":")
         password = password.rstrip("\0")
     if not isinstance(username, str) or not isinstance(password, str) or not username:
         return None
-    return Login(identity_token=password) if username == "<token>" else Login(username, password)
+    return _login(username, password)
+
+
+def _login(username: str, secret: str) -> Login:
+    """docker's name for a user whose secret is an identity token is <token>."""
+    return Login(identity_token=secret) if username == "<token>" else Login(username, secret)
 
 
 def _invalid(path: Path, cause: str) -> InvalidError:

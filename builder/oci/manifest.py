@@ -89,9 +89,13 @@ def choose_platform(index: Manifest, platform: str, where: str = "") -> str:
         # Attestations are listed as manifests of a platform that no machine has.
         if "vnd.docker.reference.type" in (entry.get("annotations") or {}) or found.get("os") == "unknown":
             continue
+        if entry["mediaType"] not in MANIFESTS:
+            there.append("an index" if entry["mediaType"] in INDEXES else "what is no image")
+            continue
         if _normal(found.get("os", ""), found.get("architecture", ""), found.get("variant", "")) == wanted:
             return str(entry["digest"])
-        there.append("/".join(found.get(key, "") for key in ("os", "architecture", "variant")).strip("/"))
+        name = "/".join(found.get(key, "") for key in ("os", "architecture", "variant")).strip("/")
+        there.append(name or "an image for no platform")
     raise PinError(
         f"no {platform} image in this index",
         where=where,

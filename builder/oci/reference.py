@@ -14,7 +14,7 @@ _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 DOCKER_HUB = "docker.io"
-_HUB_NAMES = ("index.docker.io", "registry-1.docker.io", "registry.hub.docker.com")
+HUB_NAMES = ("index.docker.io", "registry-1.docker.io", "registry.hub.docker.com")
 
 
 def is_digest(text: object) -> bool:
@@ -65,7 +65,7 @@ class Reference:
         else:
             registry = DOCKER_HUB
         repository, colon, tag = name.partition(":")
-        if registry in _HUB_NAMES:
+        if registry in HUB_NAMES:
             registry = DOCKER_HUB
         if registry == DOCKER_HUB and repository and "/" not in repository:
             repository = f"library/{repository}"

@@ -3,7 +3,7 @@
 docker.io:
   mirror: [mirror.lan:5000/hub]     # tried in order, then the registry itself; a path is put before the repository
 mirror.lan:5000:
-  insecure: true                    # plain http
+  insecure: true                    # plain http; this machine's own are spoken to so unless this is false
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from builder.errors import InvalidError
 from builder.model.common import Flagged, Strict
-from builder.oci.reference import DOCKER_HUB, is_registry, is_repository
+from builder.oci.reference import DOCKER_HUB, HUB_NAMES, is_registry, is_repository
 
 if TYPE_CHECKING:
     import yaml
@@ -28,6 +28,8 @@ _HUB_API = "registry-1.docker.io"
 def _host(text: str) -> str:
     if not is_registry(text):
         raise ValueError("must be HOST or HOST:PORT, lower case, without https://")
+    if text in HUB_NAMES:
+        raise ValueError(f"Docker Hub is called {DOCKER_HUB} here")
     return text
 
 
@@ -51,11 +53,15 @@ _ENTRIES = TypeAdapter(dict[Annotated[str, AfterValidator(_host)], RegistryEntry
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a registry's content can be had. host: whose login applies. base: URL without a trailing slash."""
+    """Where a registry's content can be had. host: whose login applies. base: URL without a trailing slash.
+
+    hasty: there is another place to ask, so each request is made once.
+    """
 
     host: str
     base: str
     prefix: str = ""
+    hasty: bool = False
 
     def repository(self, name: str) -> str:
         """What `name` is called here."""
@@ -99,7 +105,8 @@ class RegistriesConfig:
     def _endpoint(self, name: str) -> Endpoint:
         host, _, prefix = name.partition("/")
         entry = self.entries.get(host)
-        plain = is_loopback(host) or (entry is not None and entry.insecure)
+        said = entry is not None and "insecure" in entry.model_fields_set
+        plain = entry.insecure if entry is not None and said else is_loopback(host)
         address = _HUB_API if host == DOCKER_HUB else host
         return Endpoint(host, f"{'http' if plain else 'https'}://{address}", prefix)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from builder.errors import NetworkError, PinError, UsageError
+from builder.errors import BuilderError, NetworkError, PinError, UsageError
 from builder.oci.auth import Credentials
 from builder.oci.manifest import (
     INDEXES,
@@ -24,7 +25,8 @@ from builder.oci.manifest import (
 from builder.oci.reference import Reference, is_digest
 from builder.oci.registries import Endpoint, RegistriesConfig
 from builder.oci.session import RegistrySession, pull, push
-from builder.oci.transport import Patience, TransientError, next_url, same_origin, stream
+from builder.oci.transport import Patience, in_time, next_url, same_origin, stream
+from builder.oci.trouble import TransientError
 from builder.oci.upload import mount_blob, upload_blob
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ class Registry:
             credentials if credentials is not None else Credentials.default(),
             patience or Patience(),
         )
+        self._silent: set[Endpoint] = set()
 
     def manifest(self, ref: Reference) -> Manifest:
         """The manifest or index at `ref`: by its digest if it has one, else by its tag."""
@@ -75,7 +78,7 @@ class Registry:
             ref = ref.at(choose_platform(found, platform, str(ref)))
             found = self.manifest(ref)
             if found.is_index:
-                raise NetworkError("an index in an index", where=str(ref), cause="only images were expected in it")
+                raise PinError("this is an index, not the image that an index calls it", where=str(ref))
         check_platform(self.config(ref, found), platform, str(ref))
         return found, index
 
@@ -89,7 +92,8 @@ class Registry:
             raise NetworkError(f"a config of {size} bytes", where=str(ref), cause="that is no image's config")
 
         def read(endpoint: Endpoint) -> bytes:
-            return b"".join(self._blob(endpoint, ref, digest, size, self._open(endpoint, ref, digest)))
+            chunks = self._blob(endpoint, ref, digest, size, self._open(endpoint, ref, digest))
+            return b"".join(in_time(chunks, self._session.transport.patience.whole, endpoint.host))
 
         return self._read(ref, read)
 
@@ -110,7 +114,7 @@ class Registry:
         """
 
         def find(endpoint: Endpoint) -> tuple[Endpoint, requests.Response]:
-            return endpoint, self._open(endpoint, ref, digest)
+            return replace(endpoint, hasty=False), self._open(endpoint, ref, digest)
 
         endpoint, response = self._read(ref, find)
         return self._blob(endpoint, ref, digest, size, response)
@@ -159,20 +163,27 @@ class Registry:
         return self._read(ref, lambda endpoint: self._tags(endpoint, ref))
 
     def _read(self, ref: Reference, attempt: Callable[[Endpoint], _Result]) -> _Result:
-        """Try mirrors, then the registry. What hashes to something else is the news; else what the registry said."""
-        mismatch: PinError | None = None
+        """Try mirrors, then the registry; patiently only when none of them answers.
+
+        What hashes to something else is the news; else what the registry said, and of mirrors why they did not help.
+        """
         *mirrors, origin = self._session.config.endpoints(ref.registry)
-        for endpoint in mirrors:
-            try:
-                return attempt(endpoint)
-            except _MismatchError as error:
-                mismatch = mismatch or error
-            except (NetworkError, PinError):
-                continue
-        try:
-            return attempt(origin)
-        except (NetworkError, PinError) as error:
-            raise (mismatch or error) from None
+        # One that did not answer is asked last from then on.
+        todo = sorted((*mirrors, origin), key=self._silent.__contains__)
+        failed: dict[Endpoint, BuilderError] = {}
+        for hasty in (True, False) if mirrors else (False,):
+            for endpoint in todo:
+                try:
+                    result = attempt(replace(endpoint, hasty=hasty))
+                except (NetworkError, PinError) as error:
+                    failed[endpoint] = error
+                    if isinstance(error, TransientError):
+                        self._silent.add(endpoint)
+                else:
+                    self._silent.discard(endpoint)
+                    return result
+            todo = [endpoint for endpoint in todo if isinstance(failed[endpoint], TransientError)]
+        raise _news(failed, origin)
 
     def _manifest(self, endpoint: Endpoint, ref: Reference) -> Manifest:
         repository = endpoint.repository(ref.repository)
@@ -181,14 +192,14 @@ class Registry:
         response, data = self._session.get(endpoint, path, scopes, str(ref), accept=_ACCEPT, limit=MANIFEST_LIMIT)
         where = f"{ref} from {endpoint.host}"
         if ref.digest is not None and sha256(data) != ref.digest:
-            raise _MismatchError(
+            raise MismatchError(
                 f"got {sha256(data)}, expected {ref.digest}",
                 where=where,
                 cause="the registry, a mirror or a proxy served another manifest than the pinned one",
             )
         said = response.headers.get("Docker-Content-Digest")
         if said is not None and not _is_digest_of(data, said):
-            raise _MismatchError("the manifest is not the one that the registry says it is", where=where)
+            raise MismatchError("the manifest is not the one that the registry says it is", where=where)
         return parse_manifest(data, response.headers.get("Content-Type", ""), where)
 
     def _check_manifest(self, endpoint: Endpoint, ref: Reference) -> None:
@@ -204,7 +215,7 @@ class Registry:
         response.close()
         said = response.headers.get("Docker-Content-Digest", "")
         if is_digest(said) and said != ref.digest:
-            raise _MismatchError(
+            raise MismatchError(
                 "the registry has another manifest under this digest",
                 where=f"{ref} from {endpoint.host}",
                 cause=f"it says that its digest is {said}",
@@ -228,7 +239,7 @@ class Registry:
         try:
             yield from verified(self._chunks(endpoint, ref, digest, response), digest, where, size)
         except PinError as error:
-            raise _MismatchError(error.what, where=error.where, cause=error.cause) from None
+            raise MismatchError(error.what, where=error.where, cause=error.cause) from None
 
     def _chunks(self, endpoint: Endpoint, ref: Reference, digest: str, response: requests.Response) -> Iterator[bytes]:
         budget, position = self._session.transport.patience.budget(), 0
@@ -267,8 +278,22 @@ class Registry:
         raise NetworkError("a list of tags without an end", where=endpoint.host)
 
 
-class _MismatchError(PinError):
-    """Something was there, and it was not what was pinned."""
+class MismatchError(PinError):
+    """Something was there, and it was not what its digest says: the registry's fault, or that of what is between."""
+
+    def __init__(self, what: str, *, where: str, cause: str = "") -> None:
+        super().__init__(what, where=where, cause=cause, next="check the registry, and any mirror or proxy before it")
+
+
+def _news(failed: Mapping[Endpoint, BuilderError], origin: Endpoint) -> BuilderError:
+    """What to tell when neither the mirrors nor the registry helped."""
+    for error in failed.values():
+        if isinstance(error, MismatchError):
+            return error
+    last = failed[origin]
+    told = [f"its mirror {place.host}: {error.what}" for place, error in failed.items() if place != origin]
+    causes = "; ".join(text for text in (last.cause, *told) if text)
+    return type(last)(last.what, where=last.where, cause=causes, next=last.next)
 
 
 def _checked(digest: str) -> str:

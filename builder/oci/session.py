@@ -12,7 +12,8 @@ from builder.errors import BuilderError, NetworkError, PinError
 from builder.oci.auth import Credentials
 from builder.oci.registries import Endpoint, RegistriesConfig
 from builder.oci.token import Authorizer, Scopes
-from builder.oci.transport import Body, Patience, TransientError, Transport, same_origin, small
+from builder.oci.transport import Body, Patience, Transport, same_origin, small
+from builder.oci.trouble import TransientError
 
 if TYPE_CHECKING:
     import requests
@@ -57,7 +58,10 @@ class RegistrySession:
         home = same_origin(url, endpoint.base)
 
         def attempt(authorization: str | None) -> requests.Response:
-            return self.transport.send(method, url, authorization=authorization, headers=headers, body=body, once=once)
+            single = once or endpoint.hasty
+            return self.transport.send(
+                method, url, authorization=authorization, headers=headers, body=body, once=single
+            )
 
         known = self.authorizer.header(endpoint, scopes) if home else None
         response = attempt(known)
@@ -86,16 +90,16 @@ class RegistrySession:
             if response.status_code != 200:
                 raise self.error(response, endpoint, what)
             try:
-                return response, small(response, limit)
+                return response, small(response, limit, self.transport.patience.whole)
             except TransientError:
-                if not budget.again():
+                if endpoint.hasty or not budget.again():
                     raise
 
     def error(self, response: requests.Response, endpoint: Endpoint, what: str) -> BuilderError:
         """The error for an answer that is not what was hoped for; `what` names what was asked for."""
         status = response.status_code
         code = error_code(response)
-        where = f"{endpoint.host}: {what}"
+        where = what if what.startswith(f"{endpoint.host}/") else f"{endpoint.host}: {what}"
         if status in (401, 403):
             if not same_origin(response.url, endpoint.base):
                 return NetworkError(
@@ -109,6 +113,8 @@ class RegistrySession:
                 cause=code or "it was deleted or never pushed there",
                 next="check the reference; `builder lock --update` pins what is there now",
             )
+        if status == 407:
+            return NetworkError("the proxy wants a login", where=where, next="check http_proxy and https_proxy")
         return NetworkError(f"the registry answered {status}", where=where, cause=code, next="try again later")
 
 

@@ -132,14 +132,16 @@ class Authorizer:
                 realm,
                 headers={"Content-Type": "application/x-www-form-urlencoded"},
                 body=urlencode([*form, ("refresh_token", login.identity_token)]).encode(),
+                once=endpoint.hasty,
                 redirects=0,  # the body is a secret
             )
         else:
             parts = urlsplit(realm)
             query = [*parse_qsl(parts.query), *service, *(("scope", scope) for scope in wanted)]
             url = parts._replace(query=urlencode(query), fragment="").geturl()
-            response = self._transport.send("GET", url, authorization=login.basic if login is not None else None)
-        status, body = response.status_code, small(response, _TOKEN_LIMIT)
+            basic = login.basic if login is not None else None
+            response = self._transport.send("GET", url, authorization=basic, once=endpoint.hasty)
+        status, body = response.status_code, small(response, _TOKEN_LIMIT, self._transport.patience.whole)
         if status in (400, 401, 403):
             raise self.refused(endpoint, "its token server takes no such login" if login else "")
         return self._read(endpoint, status, body)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import email.utils
+import queue
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
+from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from builder.errors import NetworkError
 from builder.oci.registries import is_loopback
+from builder.oci.trouble import TransientError, failure, origin_of
 
 if TYPE_CHECKING:
     import requests
@@ -28,13 +31,17 @@ Body = bytes | Callable[[], Any] | None
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to wait, in seconds. total: all pauses of one request; pause: the first, doubled each time."""
+    """How long to wait, in seconds. total: all pauses of one request; pause: the first, doubled each time.
+
+    read: between two bytes. whole: for an answer's headers, and for a small body, however steadily they trickle.
+    """
 
     attempts: int = 4
     pause: float = 0.5
     total: float = 90.0
     connect: float = 10.0
     read: float = 60.0
+    whole: float = 120.0
     sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
 
     def budget(self) -> Budget:
@@ -61,12 +68,6 @@ class Budget:
         self._pause *= 2
         self._patience.sleep(pause)
         return True
-
-
-class TransientError(NetworkError):
-    """A failure that may pass: the request can be made again, after `pause` seconds if the server said so."""
-
-    pause: float | None = None
 
 
 class Transport:
@@ -106,15 +107,7 @@ class Transport:
                 continue
             if response.status_code != 429 and response.status_code < 500:
                 return response
-            error = TransientError(
-                f"the registry answered {response.status_code}",
-                where=_origin(urlsplit(url)),
-                cause="it limits how much may be asked" if response.status_code == 429 else "it is broken or busy",
-                next="try again later; a login may raise the limit"
-                if response.status_code == 429
-                else "try again later",
-            )
-            error.pause = retry_after(response)
+            error = _busy(response, url)
             response.close()
             if once or not budget.again(error.pause):
                 raise error
@@ -122,10 +115,10 @@ class Transport:
     def _follow(
         self, method: str, url: str, *, authorization: str | None, headers: dict[str, str], body: Body, left: int
     ) -> requests.Response:
-        home = _origin(urlsplit(url))
+        home = origin_of(url)
         for _ in range(left + 1):
             sent = dict(headers)
-            if authorization is not None and _origin(urlsplit(url)) == home:
+            if authorization is not None and origin_of(url) == home:
                 sent["Authorization"] = authorization
             response = self._once(method, url, sent, body() if callable(body) else body)
             target = response.headers.get("Location")
@@ -143,16 +136,26 @@ class Transport:
         # A proxy cannot reach this machine's own loopback.
         direct = {"no_proxy": "localhost,127.0.0.1,::1"} if is_loopback(urlsplit(url).netloc) else None
         try:
-            return self._session().request(
-                method,
-                url,
-                headers=headers,
-                data=body,
-                stream=True,
-                allow_redirects=False,
-                timeout=(self.patience.connect, self.patience.read),
-                proxies=direct,
-            )
+            session = self._session()
+
+            def request() -> requests.Response:
+                return session.request(
+                    method,
+                    url,
+                    headers=headers,
+                    data=body,
+                    stream=True,
+                    allow_redirects=False,
+                    timeout=(self.patience.connect, self.patience.read),
+                    proxies=direct,
+                )
+
+            # A stream takes as long as it takes.
+            small = body is None or isinstance(body, bytes)
+            return _within(self.patience.whole, request) if small else request()
+        except _TooLateError:
+            self._local.session = None  # still in use
+            raise _too_slow(self.patience.whole, origin_of(url)) from None
         except (requests.RequestException, OSError, ValueError) as error:
             raise failure(error, url) from None
 
@@ -166,6 +169,8 @@ class Transport:
             session.auth = _as_is
             # Redirects are followed above; the library would read a redirect's body whole, however long, to look ahead.
             session.get_redirect_target = _no_target  # type: ignore[method-assign]
+            # No registry needs cookies; they would go to other ports of the host, and other hosts of the domain.
+            session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
             # Bytes as they are: digests are of what is stored.
             session.headers.update({"User-Agent": "builder", "Accept-Encoding": "identity"})
             for scheme in ("https://", "http://"):
@@ -187,22 +192,34 @@ def stream(response: requests.Response) -> Generator[bytes, None, None]:
     import urllib3
 
     try:
-        yield from response.raw.stream(_CHUNK, decode_content=False)
+        # read1 hands over what has arrived: who reads can see that it is too little.
+        while chunk := response.raw.read1(_CHUNK, decode_content=False):
+            yield chunk
     except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
         raise failure(error, response.url) from None
     finally:
         response.close()
 
 
-def small(response: requests.Response, limit: int) -> bytes:
-    """The whole body. Raises NetworkError when it is longer than `limit` bytes."""
+def small(response: requests.Response, limit: int, seconds: float = Patience.whole) -> bytes:
+    """The whole body. Raises NetworkError when it is longer than `limit` bytes or takes longer than `seconds`."""
     data = bytearray()
+    where = origin_of(response.url)
     with contextlib.closing(stream(response)) as chunks:
-        for chunk in chunks:
+        for chunk in in_time(chunks, seconds, where):
             data += chunk
             if len(data) > limit:
-                raise NetworkError(f"an answer longer than {limit} bytes", where=_origin(urlsplit(response.url)))
+                raise NetworkError(f"an answer longer than {limit} bytes", where=where)
     return bytes(data)
+
+
+def in_time(chunks: Iterable[bytes], seconds: float, where: str) -> Generator[bytes, None, None]:
+    """Pass `chunks` on. Raises NetworkError when that takes longer than `seconds`."""
+    end = time.monotonic() + seconds
+    for chunk in chunks:
+        yield chunk
+        if time.monotonic() > end:
+            raise _too_slow(seconds, where)
 
 
 def next_url(url: str, target: str) -> str:
@@ -215,15 +232,15 @@ def next_url(url: str, target: str) -> str:
     except ValueError:
         fits = False
     if not fits or there.scheme not in ("http", "https"):
-        raise NetworkError("the registry redirects to nowhere", where=_origin(here))
+        raise NetworkError("the registry redirects to nowhere", where=origin_of(url))
     if here.scheme == "https" and there.scheme == "http":
-        raise NetworkError("the registry redirects from https to http", where=_origin(here), cause="that is not safe")
+        raise NetworkError("the registry redirects from https to http", where=origin_of(url), cause="that is not safe")
     return joined
 
 
 def same_origin(one: str, other: str) -> bool:
     """Whether two URLs have the same scheme, host and port."""
-    return _origin(urlsplit(one)) == _origin(urlsplit(other))
+    return origin_of(one) == origin_of(other)
 
 
 def retry_after(response: requests.Response) -> float | None:
@@ -236,39 +253,6 @@ def retry_after(response: requests.Response) -> float | None:
     return None
 
 
-def failure(error: BaseException, url: str) -> NetworkError:
-    """`error` in our words: the library's own text holds URLs, and those of CDNs are secrets."""
-    import requests
-    import urllib3
-
-    where = _origin(urlsplit(url))
-    seen: list[BaseException] = []
-    todo: list[object] = [error]
-    while todo and len(seen) < 20:
-        cause = todo.pop()
-        if isinstance(cause, BaseException) and cause not in seen:
-            seen.append(cause)
-            todo += [*cause.args, getattr(cause, "reason", None), cause.__cause__, cause.__context__]
-    if any(isinstance(part, requests.exceptions.SSLError | urllib3.exceptions.SSLError) for part in seen):
-        return NetworkError(
-            "no secure connection",
-            where=where,
-            cause="its TLS certificate is not trusted, or it does not speak TLS",
-            next="set REQUESTS_CA_BUNDLE, or mark the registry insecure in registries.yaml",
-        )
-    if any(isinstance(part, requests.exceptions.InvalidURL | requests.exceptions.InvalidHeader) for part in seen):
-        return NetworkError("an address that cannot be used", where=where)
-    # The system's words first: urllib3 counts a refused connection among its timeouts.
-    system = next(
-        (part.strerror for part in seen if isinstance(part, OSError) and isinstance(part.strerror, str)), None
-    )
-    late = any(isinstance(part, TimeoutError | requests.Timeout | urllib3.exceptions.TimeoutError) for part in seen)
-    text = system or ("no answer in time" if late else "the connection broke")
-    return TransientError(
-        f"no connection: {text}", where=where, next="check the network, the proxy settings and registries.yaml"
-    )
-
-
 def _as_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request
 
@@ -277,7 +261,47 @@ def _no_target(resp: requests.Response) -> str | None:
     return None
 
 
-def _origin(parts: SplitResult) -> str:
-    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    name = parts.hostname or ""
-    return f"{parts.scheme}://{f'[{name}]' if ':' in name else name}:{port}"
+def _busy(response: requests.Response, url: str) -> TransientError:
+    """The error for a 429 or 5xx."""
+    limited = response.status_code == 429
+    pause = retry_after(response)
+    wait = f"; it wants to be asked again in {pause:.0f} s" if pause else ""
+    error = TransientError(
+        f"the registry answered {response.status_code}",
+        where=origin_of(url),
+        cause=("it limits how much may be asked" if limited else "it is broken or busy") + wait,
+        next="try again later" + ("; a login may raise the limit" if limited else ""),
+    )
+    error.pause = pause
+    return error
+
+
+class _TooLateError(Exception):
+    """It is not done yet."""
+
+
+def _too_slow(seconds: float, where: str) -> NetworkError:
+    return NetworkError(f"no whole answer within {seconds:.0f} s", where=where, next="try again later")
+
+
+def _within(seconds: float, work: Callable[[], requests.Response]) -> requests.Response:
+    """What `work` gives. Raises _TooLateError after `seconds`; it goes on then, in a thread that nobody waits for.
+
+    The timeouts of sockets begin anew with every byte.
+    """
+    said: queue.SimpleQueue[requests.Response | BaseException] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            said.put(work())
+        except BaseException as error:
+            said.put(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        outcome = said.get(timeout=seconds)
+    except queue.Empty:
+        raise _TooLateError from None
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome

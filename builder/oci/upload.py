@@ -11,7 +11,8 @@ from builder.oci.manifest import verified
 from builder.oci.reference import Reference
 from builder.oci.registries import Endpoint
 from builder.oci.session import RegistrySession, pull, push
-from builder.oci.transport import TransientError, next_url
+from builder.oci.transport import next_url
+from builder.oci.trouble import TransientError
 
 if TYPE_CHECKING:
     import requests

@@ -1,0 +1,76 @@
+"""What goes wrong between here and a registry, in our words: the libraries' own hold URLs, and those can be secrets."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from builder.errors import NetworkError
+
+_LOOK_AGAIN = "check the network, the proxy settings and registries.yaml"
+
+
+class TransientError(NetworkError):
+    """A failure that may pass: the request can be made again, after `pause` seconds if the server said so."""
+
+    pause: float | None = None
+
+
+def origin_of(url: str) -> str:
+    """The scheme, host and port of a URL."""
+    parts = urlsplit(url)
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    name = parts.hostname or ""
+    return f"{parts.scheme}://{f'[{name}]' if ':' in name else name}:{port}"
+
+
+def failure(error: BaseException, url: str) -> NetworkError:
+    """The error for what requests, urllib3 or the system raised over a request to `url`, or over its answer."""
+    import requests
+    import urllib3
+
+    where = origin_of(url)
+    seen = _chain(error)
+
+    def is_one(*kinds: type[BaseException]) -> bool:
+        return any(isinstance(part, kinds) for part in seen)
+
+    if is_one(requests.exceptions.SSLError, urllib3.exceptions.SSLError):
+        return NetworkError(
+            "no secure connection",
+            where=where,
+            cause="its TLS certificate is not trusted, or it does not speak TLS",
+            next="set REQUESTS_CA_BUNDLE, or mark the registry insecure in registries.yaml",
+        )
+    if is_one(requests.exceptions.InvalidHeader):
+        return NetworkError("its answer makes no sense", where=where, next=_LOOK_AGAIN)
+    # Our own addresses are checked before, so are those that a redirect leads to.
+    if is_one(requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema):
+        return NetworkError(
+            "an address that cannot be used",
+            where=where,
+            cause="most likely that of a proxy",
+            next="check http_proxy, https_proxy and all_proxy",
+        )
+    if type(error) is OSError and error.errno is None:  # how requests tells it
+        return NetworkError("the file that REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE names is not there", where=where)
+    # The system's words first: urllib3 counts a refused connection among its timeouts.
+    system = next(
+        (part.strerror for part in seen if isinstance(part, OSError) and isinstance(part.strerror, str)), None
+    )
+    late = is_one(TimeoutError, requests.Timeout, urllib3.exceptions.TimeoutError)
+    text = system or ("no answer in time" if late else "the connection broke")
+    if is_one(requests.exceptions.ProxyError, urllib3.exceptions.ProxyError):
+        text = f"the proxy cannot be reached ({system})" if system else "the proxy refused"
+    return TransientError(f"no connection: {text}", where=where, next=_LOOK_AGAIN)
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """An error and what it holds or comes from."""
+    seen: list[BaseException] = []
+    todo: list[object] = [error]
+    while todo and len(seen) < 20:
+        cause = todo.pop()
+        if isinstance(cause, BaseException) and cause not in seen:
+            seen.append(cause)
+            todo += [*cause.args, getattr(cause, "reason", None), cause.__cause__, cause.__context__]
+    return seen
