@@ -157,12 +157,17 @@ def _explain(error: Exception, data: Any, model: type[BaseModel], where: str, te
     # A value that may be one of several kinds has an error for each kind: they are one to the reader.
     place = _place(data, location)
     alike = [item for item in error.errors(include_url=False) if _place(data, item["loc"]) == place]
-    messages = [item["msg"].removeprefix("Value error, ").partition(" or instance of ")[0] for item in alike]
+    messages = [in_yaml_words(item["msg"]) for item in alike]
     expected = dict.fromkeys(message.removeprefix("Input should be ") for message in messages)
     said = messages[0] if len(expected) == 1 else f"Input should be {', or '.join(expected)}"
     more = error.error_count() - len(alike)
     said += f" (and {more} more)" if more else ""
     return InvalidError(f"{'.'.join(map(str, place)) or 'the file'}: {said}", where=at)
+
+
+def in_yaml_words(message: str) -> str:
+    """What pydantic says of a value, to people who write YAML."""
+    return message.removeprefix("Value error, ").partition(" or instance of ")[0].replace("a valid tuple", "a list")
 
 
 def _place(data: Any, location: tuple[int | str, ...]) -> tuple[int | str, ...]:

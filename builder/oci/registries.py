@@ -119,7 +119,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _parse(text: bytes, where: str) -> dict[str, RegistryEntry]:
-    from builder.model.yamlfile import compose, parse_yaml
+    from builder.model.yamlfile import compose, in_yaml_words, parse_yaml
 
     try:
         value = parse_yaml(text.decode("utf-8"), where)
@@ -134,7 +134,8 @@ def _parse(text: bytes, where: str) -> dict[str, RegistryEntry]:
         path = [part for part in first["loc"] if part != "[key]"]
         keys = ".".join(str(part) for part in path)
         line = _line(compose(text.decode("utf-8")), path)
-        raise InvalidError(f"{keys}: {first['msg']}" if keys else first["msg"], where=f"{where}:{line}") from None
+        said = in_yaml_words(first["msg"])
+        raise InvalidError(f"{keys}: {said}" if keys else said, where=f"{where}:{line}") from None
 
 
 def _line(node: yaml.Node | None, path: list[int | str]) -> int:

@@ -70,6 +70,13 @@ class TestFiles:
             None
         ] * 4
 
+    def test_forms_that_docker_takes_too(self, tmp_path: Path) -> None:
+        text = encoded("a:b")
+        assert config(tmp_path, auths={"a.io": {"auth": f"{text[:2]}\n{text[2:]}\n"}}).get("a.io") == Login("a", "b")
+        assert config(tmp_path, auths={"a.io": None}, credHelpers=None).get("a.io") is None
+        (tmp_path / "config.json").write_text(" \n")
+        assert Credentials((tmp_path / "config.json",)).get("a.io") is None
+
     def test_podman_keeps_logins_by_path(self, tmp_path: Path) -> None:
         auths = {"quay.io/team": {"auth": encoded("team:x")}, "quay.io": {"auth": encoded("all:x")}}
         found = config(tmp_path, auths=auths)

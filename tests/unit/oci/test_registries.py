@@ -54,6 +54,8 @@ class TestConfiguration:
             ("\nhttps://nvcr.io: {}\n", 2),
             ("nvcr.io: {}\nnvcr.io: {insecure: true}\n", 2),
             ("- nvcr.io\n", 1),
+            ("registry-1.docker.io: {mirror: [a.example]}\n", 1),
+            ("nvcr.io: {}\na.io:\n  mirror: [index.docker.io/x]\n", 3),
             ("nvcr.io: &a\n  again: *a\n", 2),
         ],
     )
@@ -61,6 +63,18 @@ class TestConfiguration:
         with pytest.raises(InvalidError) as caught:
             self.load(tmp_path, text)
         assert caught.value.where == f"{tmp_path / 'registries.yaml'}:{line}"
+
+    def test_this_machines_own_may_speak_tls(self, tmp_path: Path) -> None:
+        text = "localhost:5000: {insecure: false}\nlocalhost:5001: {mirror: [a.io]}\n"
+        config = self.load(tmp_path, text)
+        assert config.origin("localhost:5000").base == "https://localhost:5000"
+        assert config.origin("localhost:5001").base == "http://localhost:5001"
+
+    def test_mistakes_are_told_in_words_of_yaml(self, tmp_path: Path) -> None:
+        with pytest.raises(InvalidError, match=r":1: a\.io\.mirror: Input should be a list$"):
+            self.load(tmp_path, "a.io: {mirror: b.io}")
+        with pytest.raises(InvalidError, match=r":1: index\.docker\.io: Docker Hub is called docker\.io here$"):
+            self.load(tmp_path, "index.docker.io: {mirror: [b.io]}")
 
     @pytest.mark.parametrize(
         "text",

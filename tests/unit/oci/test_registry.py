@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -125,6 +126,21 @@ class TestPlatforms:
         with pytest.raises(PinError, match="no linux/arm64 image"):
             client().platform_manifest(server.ref())
 
+    def test_an_index_in_an_index(self, server: Server) -> None:
+        arm, _ = server.serve_image()
+        kind = "application/vnd.oci.image.index.v1+json"
+        inner = server.serve_manifest(index(entry(arm, "linux/arm64")), media_type=kind)
+        nested = {**entry(inner, "linux/arm64"), "mediaType": kind}
+        server.serve_manifest(index(nested), "1", media_type=kind)
+        with pytest.raises(PinError, match="no linux/arm64 image") as caught:
+            client().platform_manifest(server.ref())
+        assert caught.value.cause == "it holds an index"
+        server.serve_manifest(index(nested, entry(arm, "linux/arm64")), "1", media_type=kind)
+        assert client().platform_manifest(server.ref())[0].digest == arm
+        server.serve_manifest(index(entry(inner, "linux/arm64")), "1", media_type=kind)
+        with pytest.raises(PinError, match="this is an index"):
+            client().platform_manifest(server.ref())
+
     def test_a_config_that_is_another_one(self, server: Server) -> None:
         _, data = server.serve_image("1")
         config = json.loads(data)["config"]
@@ -143,6 +159,35 @@ class TestMirrors:
         assert server.requests == []
         assert registry.manifest(server.ref()).data == data
         assert len(server.requests) == 1
+
+    @pytest.mark.parametrize("answer", [Answer(503), Answer(429, headers={"Retry-After": "30"}), Answer(200, cut=0)])
+    def test_a_mirror_that_is_down_keeps_nobody_waiting(self, server: Server, other: Server, answer: Answer) -> None:
+        server.serve_manifest(image_manifest(), "1")
+        other.on("GET", MANIFEST, replace(answer, body=image_manifest()))
+        waited: list[float] = []
+        registry = client(entries=mirrored(server, other.host), sleep=waited.append)
+        for _ in range(3):
+            assert registry.manifest(server.ref()).data == image_manifest()
+        assert (len(other.requests), len(server.requests), waited) == (1, 3, [])
+
+    def test_a_mirror_that_is_busy_is_waited_for_when_there_is_nothing_else(
+        self, server: Server, other: Server
+    ) -> None:
+        server.on("GET", MANIFEST, Answer(503))
+        busy = Answer(429, headers={"Retry-After": "7"})
+        other.on("GET", MANIFEST, busy, busy, Answer(200, image_manifest()))
+        waited: list[float] = []
+        registry = client(entries=mirrored(server, other.host), sleep=waited.append)
+        for _ in range(2):
+            assert registry.manifest(server.ref()).data == image_manifest()
+        assert waited == [7]
+        assert len(server.requests) == 1
+
+    def test_what_mirrors_said_is_told_too(self, server: Server, other: Server) -> None:
+        server.on("GET", MANIFEST, Answer(503))
+        with pytest.raises(NetworkError, match="503") as caught:
+            client(entries=mirrored(server, other.host)).manifest(server.ref())
+        assert f"its mirror {other.host}: the registry does not have it" in caught.value.cause
 
     def test_the_digest_decides(self, server: Server, other: Server) -> None:
         digest = server.serve_manifest(image_manifest(b"right"))

@@ -67,7 +67,8 @@ def play(server: Server, monkeypatch: pytest.MonkeyPatch) -> Play:
 
         server.answer = answer  # type: ignore[method-assign]
         login = FLOWS[registry]["login"]
-        known = {registry: Login(login["username"], login["password"])} if name == "logged_in" else {}
+        named = name in ("logged_in", "wrong_login")
+        known = {registry: Login(login["username"], login["password"])} if named else {}
         return client(Credentials(logins=known))
 
     return start
@@ -87,7 +88,7 @@ def authorization(wanted: dict[str, str], login: dict[str, str]) -> str | None:
     return wanted.get("authorization")
 
 
-@pytest.mark.parametrize("name", ["anonymous", "logged_in"])
+@pytest.mark.parametrize("name", ["anonymous", "logged_in", "expired"])
 @pytest.mark.parametrize("registry", FLOWS)
 def test_an_image_is_read(play: Play, server: Server, registry: str, name: str) -> None:
     found, index = play(registry, name).platform_manifest(Reference.parse(FLOWS[registry]["image"]))
@@ -101,6 +102,18 @@ def test_a_refusal_is_told_with_the_next_step(play: Play, server: Server, regist
         play(registry, "refused").manifest(Reference.parse(FLOWS[registry]["image"]))
     assert caught.value.next == f"docker login {registry}"
     assert len(server.requests) == len(FLOWS[registry]["refused"])
+
+
+@pytest.mark.parametrize("registry", FLOWS)
+def test_a_login_that_is_refused_is_told_as_that(play: Play, server: Server, registry: str) -> None:
+    with pytest.raises(NetworkError, match="the registry refuses access") as caught:
+        play(registry, "wrong_login").manifest(Reference.parse(FLOWS[registry]["image"]))
+    assert (caught.value.cause, caught.value.next) == (
+        "its token server takes no such login",
+        f"docker login {registry}",
+    )
+    assert FLOWS[registry]["login"]["password"] not in str(caught.value)
+    assert len(server.requests) == len(FLOWS[registry]["wrong_login"])
 
 
 def test_the_pull_limit_of_docker_hub_is_told(play: Play, server: Server) -> None:

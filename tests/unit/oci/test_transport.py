@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import email.utils
+import json
 import socket
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from builder.errors import NetworkError
 from builder.oci.auth import Credentials, Login
+from builder.oci.manifest import parse_manifest
 from builder.oci.reference import Reference
 from builder.oci.transport import Patience, Transport, next_url
 from tests.unit.oci.http import BLOB, BLOB_PATH, MANIFEST, Answer, Request, Server, client, digest_of, image_manifest
@@ -55,6 +60,12 @@ class TestPatience:
         assert caught.value.code == 6
         assert caught.value.next
 
+    def test_how_long_a_registry_asks_to_wait_is_told(self, server: Server) -> None:
+        server.on("GET", MANIFEST, Answer(429, headers={"Retry-After": "21600"}))
+        with pytest.raises(NetworkError) as caught:
+            client().manifest(server.ref())
+        assert "21600 s" in caught.value.cause
+
     def test_nobody_there(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as gone:
             ref = Reference.parse(f"127.0.0.1:{gone.getsockname()[1]}/a:1")
@@ -67,7 +78,121 @@ class TestPatience:
             Transport(Patience(attempts=1)).send("GET", f"https://{server.host}/")
 
 
+@contextlib.contextmanager
+def trickle(begin: bytes, again: bytes) -> Iterator[str]:
+    """HOST:PORT of a server that says `begin`, and then `again` every few milliseconds."""
+
+    def serve(connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            connection.recv(65536)
+            connection.sendall(begin)
+            while True:
+                connection.sendall(again)
+                time.sleep(0.01)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+class TestTricklingAnswers:
+    """The timeouts of sockets begin anew with every byte."""
+
+    @pytest.mark.parametrize(
+        ("begin", "again"),
+        [
+            (b"", b"H"),
+            (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b" "),
+            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\n", b" "),
+            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+            (b"HTTP/1.1 200 OK\r\n\r\n", b" "),
+        ],
+    )
+    def test_they_end(self, begin: bytes, again: bytes) -> None:
+        with trickle(begin, again) as host:
+            started = time.monotonic()
+            with pytest.raises(NetworkError, match="no whole answer within") as caught:
+                client(whole=0.3).manifest(Reference.parse(f"{host}/a:1"))
+            assert 0.3 <= time.monotonic() - started < 5
+        assert caught.value.code == 6
+
+    def test_so_do_configs(self) -> None:
+        config = json.dumps({"os": "linux", "architecture": "arm64", "x": "y" * 100000}).encode()
+        found = parse_manifest(image_manifest(config))
+        slow = trickle(b"HTTP/1.1 200 OK\r\n\r\n", config[:1])
+        with slow as host, pytest.raises(NetworkError, match="no whole answer within"):
+            client(whole=0.3).config(Reference.parse(f"{host}/a:1"), found)
+
+    def test_a_client_goes_on_afterwards(self, server: Server) -> None:
+        server.on("GET", MANIFEST, Answer(200, image_manifest()))
+        registry = client(whole=0.3)
+        with trickle(b"", b"H") as host, pytest.raises(NetworkError):
+            registry.manifest(Reference.parse(f"{host}/a:1"))
+        assert registry.manifest(server.ref()).data == image_manifest()
+
+
+class TestProxies:
+    """Errors that a proxy makes name it; the registry is not to blame."""
+
+    URL = "https://registry.invalid/v2/"
+
+    def fails(self, monkeypatch: pytest.MonkeyPatch, proxy: str) -> NetworkError:
+        for name in ("no_proxy", "NO_PROXY", "HTTPS_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("https_proxy", proxy)
+        with pytest.raises(NetworkError) as caught:
+            Transport(Patience(attempts=1)).send("GET", self.URL)
+        assert "s3cret" not in str(caught.value)
+        return caught.value
+
+    @pytest.mark.parametrize("proxy", ["://me:s3cret", "http://me:s3cret@:x", "gopher://me:s3cret@a.invalid"])
+    def test_one_that_is_none(self, monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+        assert "proxy" in str(self.fails(monkeypatch, proxy))
+
+    def test_one_that_refuses(self, monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
+        server.answer = lambda request: Answer(407)  # type: ignore[method-assign]
+        assert "the proxy refused" in self.fails(monkeypatch, f"http://me:s3cret@{server.host}").what
+
+    def test_one_that_is_down(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert "the proxy cannot be reached" in self.fails(monkeypatch, "http://me:s3cret@127.0.0.1:1").what
+
+    def test_a_plain_one_that_wants_a_login(self, server: Server) -> None:
+        server.on("GET", MANIFEST, Answer(407))
+        with pytest.raises(NetworkError, match="the proxy wants a login"):
+            client().manifest(server.ref())
+
+
+def test_a_missing_file_of_certificates_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/absent/ca.pem")
+    with pytest.raises(NetworkError, match="REQUESTS_CA_BUNDLE"):
+        Transport(Patience()).send("GET", "https://registry.invalid/v2/")
+
+
+def test_headers_that_make_no_sense(server: Server) -> None:
+    server.on("GET", MANIFEST, Answer(200, image_manifest(), {"Content-Length": "5, 7"}))
+    with pytest.raises(NetworkError, match="makes no sense"):
+        client().manifest(server.ref())
+
+
 class TestRedirects:
+    def test_cookies_are_not_kept(self, server: Server, other: Server) -> None:
+        crumbs = {"Set-Cookie": "session=s3cret; Path=/; Domain=127.0.0.1"}
+        moved = Answer(307, headers={"Location": f"{other.url}/m", **crumbs})
+        server.on("GET", MANIFEST, Answer(401, headers={"WWW-Authenticate": "Basic", **crumbs}), moved)
+        other.on("GET", "/m", Answer(200, image_manifest(), crumbs))
+        registry = client(Credentials(logins={server.host: Login("me", "s3cret")}))
+        for _ in range(2):
+            registry.manifest(server.ref())
+        assert len(server.requests) == 3
+        assert all("Cookie" not in request.headers for request in server.requests + other.requests)
+
     @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
     def test_credentials_stay_at_home(self, server: Server, other: Server, status: int, tmp_path: Path) -> None:
         login = Login("me", "s3cret")
