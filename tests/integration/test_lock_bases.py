@@ -214,9 +214,11 @@ def test_a_manifest_with_a_wrong_digest(project: Project, images: Images, reposi
     top, arm = images.multi(repository, "1")
     wrong = json.dumps({"schemaVersion": 2, "layers": []}).encode()
     front.wrong = {f"/v2/{repository}/manifests/{arm}": wrong}
-    assert f"expected {arm}" in project.refused(4, "lock", "--update", "vendor")
+    told = project.refused(4, "lock", "--update", "vendor")
     project.pin(arm, top)
-    assert f"expected {arm}" in project.refused(4, "lock", "--check", "--remote", "vendor")
+    for text in (told, project.refused(4, "lock", "--check", "--remote", "vendor")):
+        assert f"expected {arm}" in text
+        assert "next:  check the registry, and any mirror or proxy before it" in text, "no new pin mends that"
     assert f"expected {arm}" in project.not_built(4)
     front.wrong = {f"/v2/{repository}/manifests/{top}": wrong}
     assert "another manifest under this digest" in project.refused(4, "lock", "--check", "--remote", "vendor")
@@ -289,7 +291,17 @@ def test_of_several_bases_all_are_written_or_none(
     second = vendor_base(f"{front.host}/{repository}:absent", "", pin={"image": f"{front.host}/{repository}:absent"})
     project.cli.small.files["recipes/bases/second.yaml"] = {**second, "name": "second"}
     told = project.refused(4, "lock", "--update", "vendor", "second")
-    assert "second" in told
+    assert told.count("second") == 2, "its name, and that of the file to correct"
+    said = project("lock", "--update", "--json", "vendor", "second")
+    answer = json.loads(said.out)
+    assert (said.code, answer["changes"]) == (4, [])
+    assert [(row["name"], row["what"].partition(" (")[0]) for row in answer["failed"]] == [
+        ("second", "the registry does not have it")
+    ]
+    project.cli.small.files["recipes/bases/third.yaml"] = {**second, "name": "third"}
+    told = project.refused(4, "lock", "--update", "third", "vendor", "second")
+    assert "2 of 3 cannot be locked; nothing of them was written" in told
+    assert "third: the registry does not have it" in told
     said = project("lock", "--update", "--keep-going", "--json", "second", "vendor")
     assert said.code == 4
     answer = json.loads(said.out)

@@ -10,10 +10,11 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 
 from builder.oci.auth import Credentials
 from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
@@ -32,8 +33,9 @@ def is_installed() -> bool:
 
 
 @contextlib.contextmanager
-def running(folder: Path) -> Iterator[str]:
-    """HOST:PORT of an empty registry that keeps its data in `folder`."""
+def running(folder: Path, auth: Mapping[str, Any] | None = None) -> Iterator[str]:
+    """HOST:PORT of an empty registry that keeps its data in `folder`. auth: whom it lets in, as its configuration says;
+    without it everyone."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     config = {
@@ -41,6 +43,7 @@ def running(folder: Path) -> Iterator[str]:
         "log": {"level": "error"},
         "storage": {"filesystem": {"rootdirectory": str(folder / "data")}, "delete": {"enabled": True}},
         "http": {"addr": f"127.0.0.1:{port}"},
+        **({"auth": auth} if auth else {}),
     }
     (folder / "config.yml").write_text(json.dumps(config))
     with (folder / "log").open("wb") as log:
