@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _REDIRECTS = 5
 _CHUNK = 1 << 20
+_GATHER = 0.1
+"""Seconds for which small pieces become one chunk."""
 _CONNECTIONS = 32
 """Kept open to one host; more than that are closed after use."""
 Body = bytes | Callable[[], Any] | None
@@ -188,14 +190,22 @@ class Transport:
 
 
 def stream(response: requests.Response) -> Generator[bytes, None, None]:
-    """The body's chunks (up to 1 MiB), bytes as sent. Raises TransientError when the connection breaks."""
+    """The body's chunks (up to 2 MiB), bytes as sent. Raises TransientError when the connection breaks."""
     import urllib3
 
+    held, since = bytearray(), time.monotonic()
     try:
-        # read1 hands over what has arrived: who reads can see that it is too little.
-        while chunk := response.raw.read1(_CHUNK, decode_content=False):
-            yield chunk
+        # read1 hands over what has arrived, 16 KiB at most under TLS: gathered, but not so long that a trickle hides.
+        while piece := response.raw.read1(_CHUNK, decode_content=False):
+            held += piece
+            if len(held) >= _CHUNK or time.monotonic() - since > _GATHER:
+                yield bytes(held)
+                held, since = bytearray(), time.monotonic()
+        if held:
+            yield bytes(held)
     except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+        if held:
+            yield bytes(held)
         raise failure(error, response.url) from None
     finally:
         response.close()

@@ -87,7 +87,11 @@ class Mutator:
             # What is nested too deeply for the writer is written as JSON, which is YAML too.
             with contextlib.suppress(RecursionError):
                 return yaml.safe_dump(data, sort_keys=False, allow_unicode=True).encode("utf-8", "surrogatepass")
-        text = json.dumps(data, ensure_ascii=self.random.random() < 0.5, indent=self.random.choice((None, 1)))
+        style = {"ensure_ascii": self.random.random() < 0.5, "indent": self.random.choice((None, 1))}
+        try:
+            text = json.dumps(data, **style)
+        except RecursionError:
+            return self.changed()  # Three of the deepest changes in one place: no writer takes that.
         if self.random.random() < 0.1:
             text = self._twice(text)
         return text.encode("utf-8", "surrogatepass")
@@ -105,13 +109,13 @@ class Mutator:
     def _change(self, data: Any) -> Any:
         places = list(_places(data))
         if not places:
-            return self.random.choice(_VALUES)
+            return self._value()
         parent, key = self.random.choice(places)
         how = self.random.randrange(7)
         if how == 0:
             del parent[key]
         elif how == 1 and isinstance(parent, dict):
-            parent[self.random.choice(_KEYS)] = self.random.choice(_VALUES)
+            parent[self.random.choice(_KEYS)] = self._value()
         elif how == 2 and isinstance(parent, dict):
             parent[f"{key}{self.random.choice(('x', '_', ' ', 's'))}"] = parent.pop(key)
         elif how == 3:
@@ -124,8 +128,12 @@ class Mutator:
                 deep = [deep]
             parent[key] = deep
         else:
-            parent[key] = copy.deepcopy(self.random.choice(_VALUES))
+            parent[key] = self._value()
         return data
+
+    def _value(self) -> Any:
+        """A value of its own: later changes go into it."""
+        return copy.deepcopy(self.random.choice(_VALUES))
 
     def _near(self, value: Any) -> Any:
         """Something that looks like the value."""
@@ -142,7 +150,7 @@ class Mutator:
             return pick.choice((swapped, value + "\n", value.upper(), value[:at], f"{value} ", [value], value + letter))
         if isinstance(value, list) and value:
             return pick.choice((value[::-1], value + value[:1], value[:-1], value[0], dict.fromkeys(map(str, value))))
-        return pick.choice(_VALUES)
+        return self._value()
 
 
 def _places(data: Any) -> Iterator[tuple[Any, Any]]:

@@ -181,6 +181,13 @@ def test_an_image_is_written_out_in_its_one_way(asked: Cli, image: str, what: st
     assert what in said.err
 
 
+def test_a_registry_may_have_an_address_of_ipv6(asked: Cli) -> None:
+    asked.small.files["recipes/bases/vendor.yaml"]["pin"]["image"] = "[::1]:1/team/app:1"
+    said = asked("lock", "--update", "vendor")
+    assert said.code == 6
+    assert "http://[::1]:1: vendor: no connection" in said.err
+
+
 def test_names_of_several_kinds_in_one_command(asked: Cli, mirror: Mirror) -> None:
     """Bases are asked for first: when one fails, nothing of the others is resolved."""
     asked.environ |= mirror.environment
