@@ -21,7 +21,7 @@ def lock(
         list[str] | None,
         typer.Argument(
             metavar="[NAME]...",
-            help="Bases, lock sections, sources (NAME or NAME/VERSION), vllm==VERSION; or bases, sections, sources.",
+            help="Bases, sections, sources (NAME or NAME/VERSION), vllm==VERSION; all bases, sections, sources, tools.",
         ),
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only compare with what is requested; no network.")] = False,
@@ -38,7 +38,8 @@ def lock(
 
     Alone it resolves what is missing or was asked for differently; with names, only these. --update resolves what is
     locked already as well: without names all sections, all sources and those bases of the project that are pinned.
-    A base that is not pinned yet is pinned by naming it. What changed is printed, old and new.
+    A base that is not pinned yet is pinned by naming it; so are the tools of a checkout. What changed is printed, old
+    and new.
     """
     from builder.lock.names import Lock
     from builder.project import Project

@@ -11,21 +11,25 @@ from pathlib import Path
 from builder.errors import UsageError
 from builder.lock.check import REQUESTS, requested
 from builder.lock.load import load_requests
+from builder.lock.tools import RUN, has_tools
 from builder.model.base import Base
 from builder.model.lock import LockRequests, SourceLock
 from builder.project import Project, is_bundled
 
-GROUPS = ("bases", "sections", "sources")
+GROUPS = ("bases", "sections", "sources", "tools")
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """Names by kind. sources: NAME or NAME/VERSION. options: versions of vLLM. every: nothing was named."""
+    """Names by kind. sources: NAME or NAME/VERSION. options: versions of vLLM. tools: what the programs
+    themselves run with. every: nothing was named.
+    """
 
     sections: tuple[str, ...] = ()
     bases: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
+    tools: bool = False
     every: bool = False
 
 
@@ -78,7 +82,8 @@ class Lock:
     def choose(self, names: Sequence[str]) -> Chosen:
         """Sort `names` by kind. Raises UsageError for an unknown one, naming those that are close.
 
-        `bases`, `sections` and `sources` mean all of them; a hermetic base means the sections that it is made of.
+        `bases`, `sections`, `sources` and `tools` mean all of them; a hermetic base means the sections that it is made
+        of.
         """
         if not names:
             requests = self.requests if self.is_own else LockRequests()
@@ -92,6 +97,7 @@ class Lock:
                 bases=_joined(found.bases, one.bases),
                 sources=_joined(found.sources, one.sources),
                 options=_joined(found.options, one.options),
+                tools=found.tools or one.tools,
             )
         return found
 
@@ -103,6 +109,7 @@ class Lock:
                 "bases": lambda: Chosen(bases=tuple(self.registry_bases())),
                 "sections": lambda: Chosen(sections=tuple(requested(self.requests))),
                 "sources": lambda: Chosen(sources=tuple(self.requests.sources) or (name,)),
+                "tools": self._tools,
             }[name]()
         if name in self.section_names:
             return Chosen(sections=(name,))
@@ -123,6 +130,11 @@ class Lock:
         section = self.project.section("sources") if self.project.has_section("sources") else None
         locked = (source.name for source in section.sources) if isinstance(section, SourceLock) else ()
         return list(dict.fromkeys([*self.requests.sources, *locked]))
+
+    def _tools(self) -> Chosen:
+        if not has_tools(self.root):
+            raise UsageError("there are no tools to lock here", cause=f"only a checkout of builder has {RUN}")
+        return Chosen(tools=True)
 
     def _base(self, name: str) -> Base | None:
         if name in self.project.base_names():

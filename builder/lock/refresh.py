@@ -46,6 +46,8 @@ def refresh(
     _lock_sources(lock, sources, made, keep_going, say)
     for version in chosen.options:
         _table(version, made, keep_going, say)
+    if chosen.tools:
+        _tools(lock, made, update, keep_going, say)
     _sections(lock, chosen, made, update, keep_going, say)
     return made
 
@@ -139,6 +141,20 @@ def _table(version: str, made: Refreshed, keep_going: bool, say: Callable[[str],
     if changed is not None:
         before = f"sha256:{old.sdist}" if old else None
         made.changes.append(Change("options", f"vllm=={version}", "sdist", before, f"sha256:{changed.sdist}"))
+
+
+def _tools(lock: Lock, made: Refreshed, update: bool, keep_going: bool, say: Callable[[str], None]) -> None:
+    from builder.lock.tools import check_tools, update_tools
+
+    if not (update or check_tools(lock.root)):
+        return
+    say("resolving the tools")
+    try:
+        made.changes += update_tools(lock.root, ("--upgrade",) if update else ())
+    except BuilderError as error:
+        if not keep_going:
+            raise
+        made.failed.append(problem("tools", "tools", error))
 
 
 def _sections(

@@ -1,7 +1,8 @@
-"""`scripts/lock-tools` with the package index that this machine is set up for."""
+"""`builder lock tools` and `scripts/lock-tools` with the package index that this machine is set up for."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -52,6 +53,20 @@ def test_a_pin_that_does_not_fit_goes_and_others_stay(copy: Path) -> None:
     made = files(copy)["requirements.txt"]
     assert "\nattrs==25.4.0 \\\n" in made
     assert "\nsemver==3." in made
+
+
+def test_the_command_tells_what_it_changed(copy: Path) -> None:
+    shutil.copytree(ROOT / "recipes", copy / "recipes")
+    path = copy / "scripts/requirements.txt"
+    path.write_text(re.sub(r"(?m)^(semver)==\S+", r"\1==2.13.0", path.read_text()))
+    command = [sys.executable, "-m", "builder", "lock", "tools", "--json"]
+    env = {**os.environ, "BUILDER_PROJECT": str(copy), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["changes"]
+    assert (row["kind"], row["name"]) == ("tools", "scripts/requirements.txt")
+    assert (row["item"], row["old"]) == ("semver", "2.13.0")
+    assert files(copy) == files(ROOT)
 
 
 def test_nothing_is_written_when_one_cannot_be_resolved(copy: Path) -> None:

@@ -1,0 +1,164 @@
+"""Locks what the programs themselves run with: scripts/*requirements.txt of a checkout, from its pyproject.toml."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from builder.errors import InvalidError, PinError
+from builder.lock.change import Change, Problem
+from builder.lock.write import write_file
+from builder.model.plan import canonical, sha256
+
+
+@dataclass(frozen=True)
+class Tools:
+    """One file of pins. title: its first line; groups: of pyproject.toml; within: the file whose versions bind it."""
+
+    file: str
+    title: str
+    groups: tuple[str, ...]
+    project: bool = True
+    within: str | None = None
+
+
+RUN = "scripts/requirements.txt"
+FILES = (
+    Tools(
+        RUN,
+        "# What `builder` is built and runs with, resolved from pyproject.toml by `builder lock tools`.",
+        ("build",),
+    ),
+    Tools(
+        "scripts/dev-requirements.txt",
+        "# What the tests run with: the versions of requirements.txt, and the group dev of pyproject.toml.",
+        ("build", "dev"),
+        within=RUN,
+    ),
+    Tools(
+        "scripts/ci/requirements.txt",
+        "# What checks workflows besides zizmor: the group actionlint of pyproject.toml. Its package downloads the "
+        "program from GitHub.",
+        ("actionlint",),
+        project=False,
+    ),
+)
+_OPTIONS = (
+    "--universal", "--python-version", "3.11", "--generate-hashes", "--no-emit-index-url", "--no-header",
+    "--no-annotate", "--no-config", "--no-python-downloads", "--quiet",
+)  # fmt: skip
+
+
+def has_tools(root: Path) -> bool:
+    """Whether a project is a checkout of this program: an installed package has no such files."""
+    return (root / RUN).is_file() and (root / "pyproject.toml").is_file()
+
+
+def check_tools(root: Path) -> list[Problem]:
+    """Which files were not made from pyproject.toml as it is, or were changed since. Raises InvalidError."""
+    project = _project(root)
+    problems = []
+    for tools in FILES:
+        path = root / tools.file
+        if not path.is_file():
+            problems.append(Problem("tools", "tools", f"{tools.file} is not there", "builder lock tools"))
+        elif _parts(path)[0] != _seal(root, project, tools, _parts(path)[1]):
+            what = f"{tools.file} was resolved from another pyproject.toml, or changed since"
+            problems.append(Problem("tools", "tools", what, "builder lock tools"))
+    return problems
+
+
+def update_tools(root: Path, options: Sequence[str] = ()) -> list[Change]:
+    """Resolve all files and write those that changed, all or none; returns the changes.
+
+    options: for uv; pins that still fit stay, but with --upgrade or --upgrade-package NAME. Raises UsageError without
+    uv, PinError when they cannot be resolved.
+    """
+    from builder.inputs.hosts import wheel_indexes
+    from builder.lock.wheels import uv_environment, uv_program
+
+    project = _project(root)
+    index = wheel_indexes()[0]
+    old = {tools: _parts(root / tools.file)[1] for tools in FILES}
+    new: dict[Tools, str] = {}
+    with tempfile.TemporaryDirectory(prefix="builder-tools-") as name:
+        folder = Path(name)
+        for tools in FILES:
+            # uv keeps the pins that it finds in the file that it is to write.
+            output = folder / tools.file.replace("/", "-")
+            output.write_text(old[tools])
+            command = [uv_program(), "pip", "compile", *_OPTIONS, *options]
+            command += [str(root / "pyproject.toml")] if tools.project else []
+            command += [word for group in tools.groups for word in ("--group", group)]
+            command += ["--constraints", str(folder / tools.within.replace("/", "-"))] if tools.within else []
+            done = subprocess.run(
+                [*command, "--output-file", str(output)],
+                cwd=root, env=uv_environment(index), capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            if done.returncode:
+                raise PinError(
+                    f"uv cannot resolve {tools.file}",
+                    cause=re.sub(r"//[^/\s@]+@", "//", " ".join(done.stderr.split())),
+                    next="correct pyproject.toml",
+                )
+            new[tools] = output.read_text()
+    for tools, body in new.items():
+        seal = _seal(root, project, tools, body)
+        text = f"{tools.title}\n# seal: {seal}\n{body}"
+        if not (root / tools.file).is_file() or (root / tools.file).read_text() != text:
+            write_file(root / tools.file, text.encode())
+    return [change for tools in FILES for change in _changes(tools.file, old[tools], new[tools])]
+
+
+def _project(root: Path) -> dict[str, Any]:
+    path = root / "pyproject.toml"
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidError(f"cannot be read: {error}", where=str(path)) from None
+
+
+def _seal(root: Path, project: dict[str, Any], tools: Tools, body: str) -> str:
+    groups = project.get("dependency-groups", {})
+    asked = [groups.get(group) for group in tools.groups]
+    asked += [project.get("project", {}).get("dependencies")] if tools.project else []
+    within = _parts(root / tools.within)[1] if tools.within else None
+    return sha256(canonical([asked, within, body]))
+
+
+def _parts(path: Path) -> tuple[str | None, str]:
+    """The seal in a file's second line, and what is below it. Raises InvalidError."""
+    try:
+        text = path.read_text("utf-8") if path.is_file() else ""
+    except (OSError, ValueError) as error:
+        raise InvalidError(f"cannot be read: {error}", where=str(path)) from None
+    match = re.match(r"(?:#(?! seal:).*\n)?(?:# seal: (.*)\n)?", text)
+    assert match is not None
+    return match[1], text[match.end() :]
+
+
+def _changes(file: str, old: str, new: str) -> list[Change]:
+    before, after = _pins(old), _pins(new)
+    return [
+        Change("tools", file, name, _versions(before.get(name)), _versions(after.get(name)))
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
+
+
+def _pins(body: str) -> dict[str, list[str]]:
+    """The entries by name: markers can give a package several."""
+    found: dict[str, list[str]] = {}
+    for entry in re.split(r"\n(?=[a-z0-9])", body.strip()):
+        found.setdefault(entry.partition("==")[0], []).append(entry)
+    return found
+
+
+def _versions(entries: list[str] | None) -> str | None:
+    return ", ".join(re.findall(r"(?m)^[a-z0-9._-]+==([^\s;\\]+)", "\n".join(entries))) if entries else None
