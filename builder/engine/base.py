@@ -35,8 +35,8 @@ class BuildRequest:
 
     context: the folder with everything that the build may read. platform: of the image. jobs: for parallel steps
     inside the build. work: a private folder for the engine's own files, removed by the caller. base: the registry image
-    that stages read, where it is on this machine. network: on for a build that reads one which is not; off for every
-    other, and engines must enforce it.
+    that stages read, where it is on this machine. pull: the reference of one that is not, which the engine downloads;
+    None forbids it to. The steps of a build have no network and no proxies in any case: engines must enforce it.
     """
 
     dockerfile: Path
@@ -46,7 +46,7 @@ class BuildRequest:
     jobs: int
     work: Path
     base: LocalBase | None = None
-    network: bool = False
+    pull: str | None = None
     cancel: Event | None = None
 
     @property

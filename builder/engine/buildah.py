@@ -18,8 +18,8 @@ _INSTALL = "apt-get install buildah (1.28 or newer)"
 class BuildahEngine:
     """`buildah build` with chroot isolation, inside namespaces of its own.
 
-    Chroot isolation refuses `--network none`, so the whole of buildah runs in an empty network namespace; a private
-    mount namespace makes every mount vanish with it, however it ends.
+    Chroot isolation refuses `--network none`, so the whole of buildah runs in an empty network namespace, but for the
+    pull of a base; a private mount namespace makes every mount vanish with it, however it ends.
     """
 
     name = "buildah"
@@ -44,32 +44,31 @@ class BuildahEngine:
 
     def build(self, request: BuildRequest, tar: Path, log: Log) -> None:
         """Run the build in private storage below the request's work folder."""
-        storage = request.work / "storage"
-        buildah = [*_namespaces(network=request.network), "buildah"]
-        buildah += ["--root", str(storage), "--runroot", str(request.work / "run")]
-        buildah += ["--storage-driver", "overlay" if _overlay(request.work) else "vfs"]
+        program = ["buildah", "--root", str(request.work / "storage"), "--runroot", str(request.work / "run")]
+        program += ["--storage-driver", "overlay" if _overlay(request.work) else "vfs"]
+        buildah = [*_namespaces(network=False), *program]
         env = {"TMPDIR": str(request.work), "BUILDAH_ISOLATION": "chroot"}
         if os.geteuid() != 0:
             # We made the user namespace; buildah must not try to make another one.
             env |= {"_CONTAINERS_USERNS_CONFIGURED": "done", "_CONTAINERS_ROOTLESS_UID": str(os.geteuid())}
-        argv = [*buildah]
+        # buildah insists that the file of logins is there, and only a pull needs the user's.
+        logins = request.work / "logins.json"
+        logins.write_text("{}")
+        offline = {**env, "REGISTRY_AUTH_FILE": str(logins)}
+        commands = []
+        if request.pull is not None:
+            pull = ["pull", "--quiet", "--platform", request.platform, request.pull]
+            commands.append(([*_namespaces(network=True), *program, *pull], env if _may_log_in() else offline))
         if request.base is not None:
             # By tag and digest FROM then finds it in this storage, where an image's id is its config's digest.
             name = request.base.reference.partition("@")[0]
-            # Nothing is pulled from a registry, and buildah insists that the file of logins is there.
-            logins = request.work / "logins.json"
-            logins.write_text("{}")
-            env["REGISTRY_AUTH_FILE"] = str(logins)
-            for words in (
-                ["pull", "--quiet", f"dir:{request.base.layout / 'blobs' / 'sha256'}"],
-                ["tag", request.base.config.removeprefix("sha256:"), name],
-            ):
-                outcome = run([*buildah, *words], log=log, env=env, cancel=request.cancel)
-                if outcome.status != 0:
-                    raise failed(self.name, request, outcome.tail)
-        argv += ["build", "--isolation", "chroot", "--layers=false", "--format", "oci", "--platform", request.platform]
-        if request.base is not None:
-            argv.append("--pull-never")
+            commands += [
+                ([*buildah, "pull", "--quiet", f"dir:{request.base.layout / 'blobs' / 'sha256'}"], offline),
+                ([*buildah, "tag", request.base.config.removeprefix("sha256:"), name], offline),
+            ]
+        argv = [*buildah, "build", "--isolation", "chroot", "--layers=false", "--format", "oci"]
+        # What the steps would see of this machine's proxies has their passwords.
+        argv += ["--platform", request.platform, "--pull-never", "--http-proxy=false"]
         argv += ["--file", str(request.dockerfile), "--target", request.target]
         architecture = host_architecture()
         arguments = {
@@ -81,9 +80,16 @@ class BuildahEngine:
         for name, value in arguments.items():
             argv += ["--build-arg", f"{name}={value}"]
         argv += ["--output", f"type=tar,dest={tar}", str(request.context)]
-        outcome = run(argv, log=log, env=env, cancel=request.cancel)
-        if outcome.status != 0:
-            raise failed(self.name, request, outcome.tail)
+        for command, environ in (*commands, (argv, offline)):
+            outcome = run(command, log=log, env=environ, cancel=request.cancel)
+            if outcome.status != 0:
+                raise failed(self.name, request, outcome.tail)
+
+
+def _may_log_in() -> bool:
+    """Whether the file that buildah takes logins from is there, where the environment names one."""
+    folder = os.environ.get("DOCKER_CONFIG")
+    return not folder or "REGISTRY_AUTH_FILE" in os.environ or (Path(folder) / "config.json").is_file()
 
 
 def _namespaces(*, network: bool) -> list[str]:

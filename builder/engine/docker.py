@@ -11,6 +11,9 @@ from builder.errors import EngineError
 
 _INSTALL = "install Docker with its buildx plugin and start the daemon, or install buildah and pass --engine buildah"
 
+_PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")
+PROXIES = (*_PROXIES, *(name.upper() for name in _PROXIES))
+
 
 class DockerEngine:
     """Any buildx builder will do: with `builder`, a remote or Kubernetes one."""
@@ -36,18 +39,19 @@ class DockerEngine:
         return EngineInfo(self.name, version)
 
     def build(self, request: BuildRequest, tar: Path, log: Log) -> None:
-        """Run the build in BuildKit, without network unless the request needs it."""
+        """Run the build in BuildKit. What its daemon pulls needs no network of the steps."""
         argv = ["docker", "buildx", "build"]
         if self._builder is not None:
             argv += ["--builder", self._builder]
         argv += ["--file", str(request.dockerfile), "--target", request.target, "--platform", request.platform]
-        argv += ["--network", "default" if request.network else "none"]
+        argv += ["--network", "none"]
         # A layer is rebuilt only when its key is not in the store: then BuildKit's cache could hide a difference.
         argv += ["--no-cache", "--provenance=false", "--sbom=false", "--progress=plain", "--output", "type=tar,dest=-"]
         if request.base is not None:
             local = f"oci-layout://{request.base.layout}@{request.base.digest}"
             argv += ["--build-context", f"{request.base.reference}={local}"]
-        for name, value in request.build_arguments.items():
+        # Else docker gives every step the proxies of the user's configuration, with their passwords.
+        for name, value in (*request.build_arguments.items(), *dict.fromkeys(PROXIES, "").items()):
             argv += ["--build-arg", f"{name}={value}"]
         with tar.open("wb") as file:
             outcome = run([*argv, str(request.context)], log=log, stdout=file, cancel=request.cancel)

@@ -13,6 +13,7 @@ from builder.model.recipe import LayerUse, Recipe
 from builder.plan.keys import toolchain_digest, with_key
 from builder.plan.layers import Use, make_use, one_per_file, plan_layer
 from builder.plan.serve import serving
+from builder.plan.stages import check_stages
 from builder.plan.template import render_dockerfile
 from builder.plan.variant import DEFAULT, with_profile
 from builder.project import Project
@@ -140,7 +141,7 @@ def resolve(
     planned = [plan_layer(project, use, chosen, recipe, uses) for use in uses]
     toolchains = plan_toolchains(project)
     manifest = chosen.pin.manifest if chosen.pin else None
-    layers = finish(project, planned, toolchains, platform=platform, compression=compression, base_manifest=manifest)
+    layers = finish(project, planned, toolchains, platform=platform, compression=compression, base=chosen)
     has_entrypoint = any(layer.layer == "entrypoint" for layer in layers)
     own = ("vllm", "serve") if chosen.layers else None
     entrypoint, command = serving(recipe, chosen) if has_entrypoint else (own, ())
@@ -191,18 +192,22 @@ def finish(
     *,
     platform: str,
     compression: str,
-    base_manifest: str | None,
+    base: Base,
 ) -> tuple[PlannedLayer, ...]:
-    """Layers with their whole Dockerfiles and keys."""
+    """Layers with their whole Dockerfiles and keys. Raises InvalidError for one that reads what is not locked."""
+    manifest = base.pin.manifest if base.pin else None
+    image = f"{base.pin.image}@{manifest}" if base.pin else None
     digest = toolchain_digest(toolchains)
     prologue = render_dockerfile(project.template("toolchain.Dockerfile.j2"), {}, "toolchain.Dockerfile.j2")
     done = []
     for layer in planned:
         if layer.producer == "dockerfile":
             text = f"{prologue}\n{layer.stages}" if layer.toolchain else layer.stages
+            template = project.layer(layer.layer).folder / "Dockerfile.j2"
+            check_stages(text, base=image if layer.reads_base else None, where=str(template))
             layer = replace(layer, dockerfile=text)
         done.append(
-            with_key(layer, platform=platform, compression=compression, toolchain=digest, base_manifest=base_manifest)
+            with_key(layer, platform=platform, compression=compression, toolchain=digest, base_manifest=manifest)
         )
     return tuple(done)
 

@@ -64,17 +64,17 @@ def produce_dockerfile(
             jobs=jobs,
             work=work,
             base=(local := local_base(work / "base") if layer.reads_base else None),
-            network=layer.reads_base and local is None,
+            pull=base.name if layer.reads_base and base is not None and local is None else None,
             cancel=cancel,
         )
         tar = work / "layer.tar"
         try:
             engine.build(request, tar, log)
         except LayoutError as error:
-            if not may_pull:
+            if not may_pull or base is None:
                 raise
             log(str(error))
-            engine.build(replace(request, base=None, network=True), tar, log)
+            engine.build(replace(request, base=None, pull=base.name), tar, log)
         if not tar.exists():
             raise EngineError(f"{engine.name} wrote no files for {layer.id}", where=layer.id)
         tree = normalise(index(str(tar), layer.id), is_root=layer.root)

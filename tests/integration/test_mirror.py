@@ -22,7 +22,11 @@ from builder.mirror.artifact import ARTIFACT, locked_contents
 from builder.mirror.place import RegistryPlace
 from builder.mirror.site import Site
 from builder.model.plan import Plan
+from builder.oci.auth import Credentials
 from builder.oci.manifest import OCI_MANIFEST
+from builder.oci.reference import Reference
+from builder.oci.registries import RegistriesConfig
+from builder.oci.registry import Registry
 from tests.integration.test_registry import host as host  # noqa: PLC0414 (a fixture)
 from tests.support.debs import with_folders
 from tests.support.engine import FakeEngine
@@ -142,7 +146,24 @@ def test_an_engine_reads_a_base_from_the_mirror(
     for blob in (config, data):
         server.on("GET", f"/v2/team/app/blobs/{digest_of(blob)}", Answer(200, blob))
     pin = server.serve_manifest(json.dumps(manifest).encode(), media_type=kind)
-    small.files["recipes/bases/vendor.yaml"] = vendor_base(f"{server.host}/team/app:1", pin)
+    read_base(small, f"{server.host}/team/app:1", pin)
+    plan = make_plan(base="vendor")
+    bench.fill(plan)
+    server.close()
+    store = bench.store()
+    try:
+        built = bench.build(plan, bench.site(), store)
+    except LayoutError:
+        assert engine.name == "docker"
+        pytest.skip("this docker's builder reads no folders; that it says so is what can be seen here")
+    listing = store.read(built.records["reader"].listing).decode()
+    assert '["opt/reader/copy.py", "file", 420, 9, ""]' in listing
+    assert list(store.tmp.iterdir()) == []
+
+
+def read_base(small: Sample, image: str, pin: str) -> None:
+    """Make the sample's layer one that copies a file of a registry base."""
+    small.files["recipes/bases/vendor.yaml"] = vendor_base(image, pin)
     small.files["recipes/tiny.yaml"] |= {"compatible": ["vendor"], "layers": ["reader", "entrypoint"]}
     small.files["dockerfiles/layers/reader/layer.yaml"] = {
         "name": "reader",
@@ -154,15 +175,37 @@ def test_an_engine_reads_a_base_from_the_mirror(
         "FROM --platform=linux/arm64 {{ base.pin.image ~ '@' ~ base.pin.manifest }} AS {{ id }}-base\n"
         "FROM scratch AS {{ id }}\nCOPY --from={{ id }}-base /usr/lib/base.py /opt/reader/copy.py\n"
     )
-    plan = make_plan(base="vendor")
-    bench.fill(plan)
-    server.close()
+
+
+@registry
+@pytest.mark.engine
+@pytest.mark.parametrize("engine", [DockerEngine(), BuildahEngine()], ids=lambda engine: str(engine.name))
+def test_an_engine_pulls_a_base_for_steps_that_have_no_network(
+    make_plan: MakePlan,
+    small: Sample,
+    tmp_path: Path,
+    mirror: Mirror,
+    engine: Engine,
+    host: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not engine.probe().usable:
+        pytest.skip(f"{engine.name} cannot be used here")
+    # docker takes a registry on loopback without TLS; buildah wants to be told.
+    (tmp_path / "registries.conf").write_text(f'[[registry]]\nlocation = "{host}"\ninsecure = true\n')
+    monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(tmp_path / "registries.conf"))
+    layer = gzip.compress(tar(with_folders({"usr/lib/base.py": "the base\n"})), mtime=0)
+    described = {"os": "linux", "architecture": "arm64", "config": {}}
+    described["rootfs"] = {"type": "layers", "diff_ids": [digest_of(gzip.decompress(layer))]}
+    config = json.dumps(described).encode()
+    client, at = Registry(config=RegistriesConfig(), credentials=Credentials()), Reference.parse(f"{host}/team/read:1")
+    for blob in (layer, config):
+        client.upload(at, digest_of(blob), len(blob), lambda blob=blob: iter([blob]))  # type: ignore[misc]
+    pin = client.put_manifest(at, image_manifest(config, layer), OCI_MANIFEST)
+    read_base(small, str(at), pin)
+    bench = Bench(tmp_path, engine, mirror)
     store = bench.store()
-    try:
-        built = bench.build(plan, bench.site(), store)
-    except LayoutError:
-        assert engine.name == "docker"
-        pytest.skip("this docker's builder reads no folders; that it says so is what can be seen here")
+    built = bench.build(make_plan(base="vendor"), None, store, offline=False)
     listing = store.read(built.records["reader"].listing).decode()
     assert '["opt/reader/copy.py", "file", 420, 9, ""]' in listing
     assert list(store.tmp.iterdir()) == []

@@ -45,6 +45,7 @@ def test_a_build_is_one_command_in_namespaces_of_its_own(
             "overlay",
         ),
         *("build", "--isolation", "chroot", "--layers=false", "--format", "oci", "--platform", "linux/arm64"),
+        *("--pull-never", "--http-proxy=false"),
         *("--file", str(request.dockerfile), "--target", "one", "--build-arg", "JOBS=7"),
         *(
             "--build-arg",
@@ -59,10 +60,24 @@ def test_a_build_is_one_command_in_namespaces_of_its_own(
     assert sorted(lines) == ["STEP 1/2", "STEP 2/2"]
 
 
-def test_only_a_layer_that_reads_its_base_has_network(programs: Programs, request_for: Request, tmp_path: Path) -> None:
+def test_a_base_is_pulled_with_network_and_the_steps_have_none(
+    programs: Programs, request_for: Request, tmp_path: Path
+) -> None:
     programs.buildah()
-    BuildahEngine().build(request_for(network=True), tmp_path / "layer.tar", print)
-    assert "--net" not in programs.calls("unshare")[-1]
+    BuildahEngine().build(request_for(pull="registry.lan/a/b:1@sha256:aa"), tmp_path / "layer.tar", print)
+    pull, build = [words for words in programs.calls("unshare") if "buildah" in words]
+    assert pull[-5:] == ["pull", "--quiet", "--platform", "linux/arm64", "registry.lan/a/b:1@sha256:aa"]
+    assert "--net" not in pull
+    assert "build" in build and "--net" in build and "--pull-never" in build
+    assert build[build.index("--root") + 1] == pull[pull.index("--root") + 1]
+
+
+def test_a_pull_that_fails_ends_the_build(programs: Programs, request_for: Request, tmp_path: Path) -> None:
+    programs.buildah(build='case "$*" in *" pull "*) echo "no such image"; exit 125 ;; esac')
+    with pytest.raises(EngineError, match="buildah could not build one") as caught:
+        BuildahEngine().build(request_for(pull="registry.lan/a/b:1@sha256:aa"), tmp_path / "layer.tar", print)
+    assert "no such image" in caught.value.cause
+    assert len(programs.calls("buildah")) == 1
 
 
 def test_where_overlay_cannot_be_mounted_files_are_copied(

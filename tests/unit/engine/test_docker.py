@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.engine.base import BuildRequest, EngineInfo, LayoutError, LocalBase
-from builder.engine.docker import DockerEngine
+from builder.engine.docker import PROXIES, DockerEngine
 from builder.errors import EngineError, ExitCode
 from tests.unit.engine.conftest import Programs
 
@@ -26,18 +26,23 @@ def test_a_build_is_one_command_without_network_or_cache(
         [
             *("buildx", "build", "--file", str(request.dockerfile), "--target", "one", "--platform", "linux/arm64"),
             *("--network", "none", "--no-cache", "--provenance=false", "--sbom=false", "--progress=plain"),
-            *("--output", "type=tar,dest=-", "--build-arg", "JOBS=7", str(request.context)),
+            *("--output", "type=tar,dest=-", "--build-arg", "JOBS=7"),
+            *(word for name in PROXIES for word in ("--build-arg", f"{name}=")),
+            str(request.context),
         ]
     ]
+    assert {"http_proxy", "HTTPS_PROXY", "NO_PROXY"} <= set(PROXIES)
     assert (tmp_path / "layer.tar").read_bytes() == b"the tar"
     assert lines == ["#1 doing", "#2 done"]
 
 
-def test_only_a_layer_that_reads_its_base_has_network(programs: Programs, request_for: Request, tmp_path: Path) -> None:
+def test_steps_have_no_network_when_the_daemon_pulls_a_base(
+    programs: Programs, request_for: Request, tmp_path: Path
+) -> None:
     programs.docker()
-    DockerEngine().build(request_for(network=True), tmp_path / "layer.tar", print)
+    DockerEngine().build(request_for(pull="registry.lan/a/b:1@sha256:aa"), tmp_path / "layer.tar", print)
     (call,) = programs.calls("docker")
-    assert call[call.index("--network") + 1] == "default"
+    assert call[call.index("--network") + 1] == "none"
 
 
 def test_a_base_that_is_here_stands_for_the_one_that_a_stage_names(

@@ -43,13 +43,13 @@ def reading(make_plan: MakePlan, small: Sample, server: Server) -> Plan:
 
 @pytest.fixture
 def asked(engine: FakeEngine) -> list[tuple[LocalBase | None, bool, dict[str, bytes]]]:
-    """For each build: the base that the engine was given, whether it may use the network, and the base's files."""
+    """For each build: the base that the engine was given, whether it may pull it, and the base's files."""
     found: list[tuple[LocalBase | None, bool, dict[str, bytes]]] = []
 
     def see(request: BuildRequest) -> None:
         root = request.base.layout if request.base else Path("/nonexistent")
         files = {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
-        found.append((request.base, request.network, files))
+        found.append((request.base, request.pull is not None, files))
 
     engine.on_build = see
     return found
@@ -70,9 +70,9 @@ def test_the_layers_are_mirrored_unasked_and_given_to_an_engine_without_network(
     assert bench.build(reading, bench.site(), offline=False).image.digest == online.image.digest
     (none, pulls, _), *local = asked
     assert (none, pulls) == (None, True)
-    for base, network, files in local:
+    for base, pulled, files in local:
         assert base is not None
-        assert (base.reference, network) == (f"{reading.base_image}@{reading.base_manifest}", False)
+        assert (base.reference, pulled) == (f"{reading.base_image}@{reading.base_manifest}", False)
         manifest = files["blobs/sha256/" + base.digest.removeprefix("sha256:")]
         assert files["blobs/sha256/manifest.json"] == manifest
         assert json.loads(files["index.json"])["manifests"][0]["digest"] == base.digest == reading.base_manifest
@@ -94,7 +94,7 @@ def test_offline_without_its_layers_is_4_and_names_the_command(reading: Plan, be
     assert (list(store.tmp.iterdir()), store.image(reading.key)) == ([], None)
     site = bench.site()
     assert bench.build(reading, site, store, offline=False).image
-    assert [(base, network) for base, network, _ in asked] == [(None, True)]
+    assert [(base, pulled) for base, pulled, _ in asked] == [(None, True)]
     assert "the layers of base vendor" in site.warnings()[0]
 
 
@@ -103,7 +103,7 @@ def test_an_engine_that_cannot_read_a_folder_pulls_or_says_so(reading: Plan, ben
     seen: list[bool] = []
 
     def refuse(request: BuildRequest) -> None:
-        seen.append(request.network)
+        seen.append(request.pull is not None)
         if request.base is not None:
             raise LayoutError("cannot")
 

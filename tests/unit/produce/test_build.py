@@ -78,7 +78,7 @@ def test_the_engine_gets_what_the_layer_names_and_nothing_else(
     assert contents(seen.context[f"{OWN}.tar"])["usr/bin/make"] == host_architecture().encode()
     request = seen.request
     assert (request.target, request.platform, request.jobs) == ("compiled", "linux/arm64", 3)
-    assert request.network is False
+    assert request.pull is None
     assert request.build_arguments == {"JOBS": "3"}
     assert not request.work.exists()
 
@@ -201,12 +201,14 @@ def test_a_missing_engine_is_told_before_anything_is_fetched(
 
 
 @pytest.mark.parametrize("base", ["tiny", "vendor"])
-def test_only_a_layer_that_reads_a_registry_base_may_use_the_network(
+def test_only_a_layer_that_reads_a_registry_base_has_one_pulled_and_by_its_digest(
     make_plan: MakePlan, small: Sample, mirror: Mirror, runner: Runner, engine: FakeEngine, base: str
 ) -> None:
     small.files["dockerfiles/layers/compiled/layer.yaml"]["reads_base"] = True
     small.files["recipes/bases/vendor.yaml"] = vendor_base("registry.example/a/b:1", stored_base(runner.store))
     small.files["recipes/tiny.yaml"]["compatible"] = ["vendor"]
-    runner.build(make_plan(base=base))
+    plan = make_plan(base=base)
+    runner.build(plan)
     # A hermetic base is no image that could be pulled.
-    assert [seen.request.network for seen in engine.seen] == [base == "vendor"]
+    wanted = f"registry.example/a/b:1@{plan.base_manifest}" if base == "vendor" else None
+    assert [seen.request.pull for seen in engine.seen] == [wanted]

@@ -1,0 +1,114 @@
+"""What a layer's Dockerfile may take in: files of its context, its own stages, `scratch` and the pinned base. Pure.
+
+An engine would fetch everything else by itself (images, addresses, other front ends), and no lock knows those. Engines
+differ in how they read unusual spellings, so what is not plainly harmless is refused.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from typing import NoReturn
+
+from builder.errors import InvalidError
+
+_INSTRUCTIONS = {"ADD", "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "LABEL", "RUN"}
+_INSTRUCTIONS |= {"SHELL", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR"}
+_FLAG = re.compile(r"--([a-z-]+)=([A-Za-z0-9_./,=:-]*)")
+_LOCAL = re.compile(r"(?!github\.com/)[A-Za-z0-9._/*+-](?:[A-Za-z0-9._/*+-]|\$\{BUILDARCH\})*")
+"""A source of ADD that no engine takes for an address, and no argument can make one."""
+
+_MOUNTS = ("bind", "cache", "tmpfs")
+_DIRECTIVE = re.compile(r"#\s*(syntax|escape|check)\s*=", re.IGNORECASE)
+_HEREDOC = re.compile(r"(^|\s)\d*<<")
+
+
+def check_stages(text: str, *, base: str | None, where: str) -> None:
+    """Refuse a Dockerfile that can read anything else than its context and `base`.
+
+    base: the reference of the pinned base, of a layer that reads it. Raises InvalidError.
+    """
+    known = {"scratch"}
+    for name, rest in _instructions(text, where):
+        words = rest.split()
+        if name == "FROM":
+            known.add(_stage(words, known, base, where))
+        elif name in ("RUN", "COPY"):
+            if _HEREDOC.search(rest):
+                _refuse(f"{name} with a heredoc", where, "buildah 1.28 does not know them")
+            for word in _flags(words):
+                _check_flag(name, word, known, where)
+        elif name == "ADD" and not (words and all(_LOCAL.fullmatch(word) for word in words)):
+            _refuse(f"ADD {rest}", where, "ADD may unpack archives of the context, and has no flags")
+
+
+def _instructions(text: str, where: str) -> Iterator[tuple[str, str]]:
+    """The instructions, each with the rest of its logical line."""
+    if found := re.search(r"[\x00-\x08\x0b-\x1f\x7f\ufeff]", text):
+        _refuse(f"the character {found[0]!a}", where, "a Dockerfile is text with plain line breaks")
+    pending, begun = "", False
+    for line in text.split("\n"):
+        comment = line.lstrip().startswith("#")
+        if comment and not begun and _DIRECTIVE.match(line.strip()):
+            _refuse(line.strip(), where, "a front end, or another reading of this file, is not locked")
+        # Not every engine skips a comment between the lines of one instruction; in RUN it means nothing to either.
+        if not line.strip() or (comment and (not pending or pending.lstrip()[:4].upper() == "RUN ")):
+            continue
+        begun = True
+        if found := re.search(r"\\[ \t]*$", line):
+            pending += line[: found.start()]
+            if pending and not pending[-1].isspace():
+                _refuse("a word that goes on in the next line", where, "engines differ in how they join its parts")
+            continue
+        name, rest = re.fullmatch(r"(\S*)\s*(.*)", (pending + line).strip()).groups()  # type: ignore[union-attr]
+        pending = ""
+        if name.upper() not in _INSTRUCTIONS:
+            _refuse(name or line, where, "it is no instruction that layers may have")
+        yield name.upper(), rest
+    if pending.strip():
+        _refuse("a last line that ends in a backslash", where, "nothing follows it")
+
+
+def _stage(words: list[str], known: set[str], base: str | None, where: str) -> str:
+    """The name of the stage that a FROM begins."""
+    from_ = [word for word in words if not word.startswith("--platform=")]
+    if len(from_) != 3 or from_[1].upper() != "AS":
+        _refuse(f"FROM {' '.join(words)}", where, "a stage is FROM SOURCE AS NAME")
+    if from_[0].lower() not in known and from_[0] != base:
+        told = "the base that `reads_base: true` allows" if base is None else f"the base {base}"
+        _refuse(f"FROM {from_[0]}", where, f"a stage starts from scratch, an earlier stage, or {told}")
+    return from_[2].lower()
+
+
+def _flags(words: list[str]) -> Iterator[str]:
+    for word in words:
+        if not word.startswith("--"):
+            return
+        yield word
+
+
+def _check_flag(name: str, word: str, known: set[str], where: str) -> None:
+    found = _FLAG.fullmatch(word)
+    if found is None or (name == "RUN" and found[1] != "mount"):
+        _refuse(f"{name} {word}", where, "RUN may have --mount, COPY --from and the like, spelt plainly")
+    if name == "COPY":
+        sources = [found[2]] if found[1] == "from" else []
+    else:
+        (fields,) = csv.reader([found[2]])
+        options = [(key.lower(), value) for key, _, value in (field.partition("=") for field in fields)]
+        if any(key == "type" and value not in _MOUNTS for key, value in options):
+            _refuse(f"RUN {word}", where, f"mounts are of type {', '.join(_MOUNTS)}")
+        sources = [value for key, value in options if key == "from"]
+    for source in sources:
+        if source.lower() not in known or source == "scratch":
+            _refuse(f"{name} {word}", where, f"{source} is not an earlier stage")
+
+
+def _refuse(what: str, where: str, why: str) -> NoReturn:
+    raise InvalidError(
+        f"{what}: not in the Dockerfile of a layer",
+        where=where,
+        cause=why,
+        next="name what it needs under `inputs:`, which is locked; see docs/add-a-layer.md",
+    )

@@ -1,0 +1,139 @@
+"""A layer's Dockerfile reads its context, its own stages and the pinned base: nothing that an engine would fetch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from builder.errors import ExitCode, InvalidError
+from builder.model.plan import Plan
+from builder.plan.stages import check_stages
+from tests.support.project import Sample, vendor_base
+
+BASE = f"nvcr.io/nvidia/vllm:26.04-py3@sha256:{'a' * 64}"
+LAST = "FROM scratch AS one\nCOPY --from=build /out /\n"
+
+
+def check(text: str, base: str | None = None) -> None:
+    check_stages(text, base=base, where="Dockerfile.j2")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FROM --platform=$BUILDPLATFORM scratch AS build\nADD toolchain-${BUILDARCH}.tar /\n",
+        "# a comment: syntax is plain\n\nFROM scratch AS build\nARG JOBS\n",
+        'FROM scratch AS build\nRUN --mount=type=bind,target=/context --mount=type=tmpfs,target=/t make -j"${JOBS}"\n',
+        "FROM scratch AS Build\nRUN make \\\n  # why\n  \\\n\n  all && echo 'http://x' git@y --network=host\n",
+        "from scratch as first\nFROM first AS build\nRUN --mount=type=bind,from=FIRST,source=/x,target=/y true\n",
+        "FROM scratch AS build\nADD inputs/root-1.0.tar.gz /src/\nCOPY layers/x/a.c /a.c\nCOPY --chmod=0644 a /b\n",
+        "FROM scratch AS build\nRUN echo $((1<<3)) && sh -c 'cat <x'\n",
+        "FROM scratch AS build\nRUN\tmake\nENV A=https://example.org B=c\nWORKDIR /src\nUSER 1\n",
+    ],
+)
+def test_what_is_here_may_be_read(text: str) -> None:
+    check(text + LAST)
+
+
+def test_the_base_may_be_read_by_a_layer_that_says_so() -> None:
+    text = f"FROM --platform=linux/arm64 {BASE} AS build\n{LAST}"
+    check(text, BASE)
+    with pytest.raises(InvalidError, match=r"FROM nvcr\.io") as caught:
+        check(text)
+    assert "reads_base: true" in caught.value.cause
+    for other in (BASE.partition("@")[0], BASE.replace("a" * 64, "b" * 64)):
+        with pytest.raises(InvalidError):
+            check(f"FROM {other} AS build\n{LAST}", BASE)
+
+
+def test_a_last_line_that_goes_on_is_refused() -> None:
+    with pytest.raises(InvalidError, match="ends in a backslash"):
+        check("FROM scratch AS build\nRUN true \\")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FROM debian:12 AS build\n",
+        f"FROM {BASE} AS build\n",
+        "FROM \\\ndebian:12 AS build\n",
+        "FR\\\nOM debian:12 AS build\n",
+        "FROM scratch AS build\nFROM scratch AS a\nCOPY a b \\\n# x\n\nFROM debian AS c\n",
+        "ARG BASE=debian:12\nFROM $BASE AS build\n",
+        "FROM ${BASE:-debian:12} AS build\n",
+        "FROM debian:12\n",
+        "FROM scratch\n",
+        "FROM scratch AS build\nADD https://example.org/x.tar /\n",
+        'FROM scratch AS build\nADD ["https://example.org/x.tar", "/"]\n',
+        "FROM scratch AS build\nADD git@example.org:a/b.git /\n",
+        "FROM scratch AS build\nADD github.com/a/b.git /\n",
+        "FROM scratch AS build\nADD --checksum=sha256:aa https://example.org/x /\n",
+        "FROM scratch AS build\nARG URL=https://example.org/x\nADD $URL /\n",
+        "FROM scratch AS build\nARG BUILDARCH=https://example.org/x\nADD ${BUILDARCH} /\n",
+        "FROM scratch AS build\nADD\n",
+        "FROM scratch AS build\nADD \\\n# x\nhttps://example.org/x /\n",
+        "FROM scratch AS build\nCOPY --from=debian:12 /etc /etc\n",
+        "FROM scratch AS build\nCOPY --from=0 /etc /etc\n",
+        "FROM scratch AS build\nCOPY --from=later /etc /etc\nFROM scratch AS later\n",
+        "FROM scratch AS build\nCOPY --chmod=0644 --from=debian /etc /etc\n",
+        'FROM scratch AS build\nCOPY "--from=debian" /etc /etc\nCOPY --from="debian" /a /b\n',
+        "FROM scratch AS build\nCOPY --fr\\om=debian /etc /etc\n",
+        "FROM scratch AS build\nCOPY -\\\n-from=debian /etc /etc\n",
+        "FROM scratch AS build\nCOPY \u00a0--from=debian /etc /etc\n",
+        "FROM scratch AS build\nRUN --mount=type=bind,from=debian:12,target=/x true\n",
+        'FROM scratch AS build\nRUN --mount=type=bind,"from=debian",target=/x true\n',
+        "FROM scratch AS build\nRUN --mount=type=bind,FROM=debian,target=/x true\n",
+        "FROM scratch AS build\nRUN --mount=type=secret,id=token true\n",
+        "FROM scratch AS build\nRUN --mount=type=ssh true\n",
+        "FROM scratch AS build\nRUN --network=host true\n",
+        "FROM scratch AS build\nRUN --mount=type=bind,target=/x --network=default true\n",
+        "FROM scratch AS build\nRUN --security=insecure true\n",
+        "FROM scratch AS build\nRUN \\\n # x\n --network=host true\n",
+        "FROM scratch AS build\nRUN --net\\work=host true\n",
+        "FROM scratch AS build\nRUN cat <<EOF\nEOF\n",
+        "FROM scratch AS build\nRUN cat <<USER\nUSER x \\\nUSER\nADD https://example.org /\n",
+        "FROM scratch AS build\nCOPY <<a /b\nFROM\n",
+        "FROM scratch AS build\nRUN echo \\\\\nADD https://example.org/x /\n",
+        "FROM scratch AS build\nONBUILD ADD https://example.org/x /\n",
+        "FROM scratch AS build\nINCLUDE other\n",
+        "# syntax=docker/dockerfile:1\nFROM scratch AS build\n",
+        "#SYNTAX = evil/front:1\nFROM scratch AS build\n",
+        "#!/bin/x\n# syntax=docker/dockerfile:1\nFROM scratch AS build\n",
+        "// syntax=docker/dockerfile:1\nFROM scratch AS build\n",
+        '{"syntax": "docker/dockerfile:1"}\nFROM scratch AS build\n',
+        "# escape=`\nFROM scratch AS build\n",
+        "\ufeff# syntax=docker/dockerfile:1\nFROM scratch AS build\n",
+        "# a\r# syntax=docker/dockerfile:1\nFROM scratch AS build\n",
+    ],
+)
+def test_what_an_engine_would_fetch_is_refused(text: str) -> None:
+    with pytest.raises(InvalidError, match="not in the Dockerfile of a layer") as caught:
+        check(text + LAST)
+    assert caught.value.where == "Dockerfile.j2"
+
+
+def test_a_plan_refuses_it_before_anything_is_fetched(make_plan: Callable[..., Plan], small: Sample) -> None:
+    name = "dockerfiles/layers/compiled/Dockerfile.j2"
+    small.files[name] = small.files[name].replace("ARG JOBS", "ADD https://example.org/x.tar /")
+    with pytest.raises(InvalidError, match=r"ADD https://example\.org") as caught:
+        make_plan()
+    assert (caught.value.code, caught.value.where.endswith(name)) == (ExitCode.INVALID, True)
+
+
+@pytest.mark.parametrize("reads_base", [False, True])
+def test_only_a_layer_that_says_so_may_start_from_the_base(
+    make_plan: Callable[..., Plan], small: Sample, reads_base: bool
+) -> None:
+    small.files["recipes/bases/vendor.yaml"] = vendor_base("registry.lan/x:1", "sha256:" + "a" * 64)
+    small.files["recipes/tiny.yaml"]["compatible"] = ["vendor"]
+    small.files["dockerfiles/layers/compiled/layer.yaml"]["reads_base"] = reads_base
+    small.files["dockerfiles/layers/compiled/Dockerfile.j2"] = (
+        "FROM {{ base.pin.image ~ '@' ~ base.pin.manifest }} AS {{ id }}-base\n"
+        "FROM scratch AS {{ id }}\nCOPY --from={{ id }}-base /x /opt/x\n"
+    )
+    if reads_base:
+        assert make_plan(base="vendor").base_image
+        return
+    with pytest.raises(InvalidError, match=r"FROM registry\.lan/x:1@"):
+        make_plan(base="vendor")
