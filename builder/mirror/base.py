@@ -9,7 +9,7 @@ from typing import Any
 from builder.attest.receipt import base_used
 from builder.engine.base import LocalBase
 from builder.errors import BuilderError, NetworkError, PinError
-from builder.mirror.site import Site
+from builder.mirror.site import Site, mirror_command
 from builder.model.plan import Plan
 from builder.oci.blobs import Blobs
 from builder.oci.layout import begin, list_entry
@@ -78,5 +78,6 @@ def _away(plan: Plan, site: Site | None, error: BuilderError | OSError) -> Build
         f"a layer reads files of base {plan.base}, and its layers cannot be had offline",
         where=site.name if site is not None else "",
         cause=error.what if isinstance(error, BuilderError) else str(error),
-        next=f"where there is a network: builder mirror {name} --base-layers --recipe {plan.recipe} --base {plan.base}",
+        next="where there is a network: "
+        + mirror_command(name, "--base-layers", "--recipe", plan.recipe, "--base", plan.base),
     )

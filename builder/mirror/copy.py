@@ -26,6 +26,7 @@ from builder.mirror.site import Site
 from builder.model.plan import Plan
 from builder.oci.basefetch import base_image
 from builder.oci.blobs import Blobs
+from builder.oci.image import BaseImage
 from builder.oci.reference import Reference
 from builder.oci.registry import Registry
 from builder.oci.store import Store
@@ -99,7 +100,7 @@ class Copier:
     def _wanted(self, tag: str, plan: Plan, base_layers: bool) -> Artifact | None:
         contents = locked_contents(plan)
         try:
-            base = base_image(plan, self.store, offline=self.offline, site=self.site)
+            base = self._base(plan)
         except (PinError, NetworkError) as error:
             self.report.failed[tag] = [error]
             return None
@@ -113,6 +114,13 @@ class Copier:
                 origin = Reference.parse(base.reference)
                 self._origins |= {item.digest: self._origin(origin, item) for item in layers}
         return make_artifact(plan, tag, contents)
+
+    def _base(self, plan: Plan) -> BaseImage | None:
+        """The base of a plan; what the place holds already needs no upstream."""
+        try:
+            return base_image(plan, self.store, offline=True, site=Site(self.place))
+        except (PinError, NetworkError):
+            return base_image(plan, self.store, offline=self.offline, site=self.site)
 
     def _origin(self, origin: Reference, item: Content) -> Origin:
         def chunks() -> Iterator[bytes]:

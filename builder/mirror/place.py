@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
-import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,8 +12,8 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 from builder.errors import EngineError, PinError, UsageError
 from builder.mirror.artifact import ARTIFACT, EMPTY, Artifact
-from builder.oci.blobs import CHUNK, Blobs, disk_error, hash_of, remove
-from builder.oci.layout import begin, list_entry, prepare, read_index
+from builder.oci.blobs import CHUNK, Blobs, BlobWriter, disk_error, hash_of, remove
+from builder.oci.layout import begin, list_entry, prepare, read_index, read_json
 from builder.oci.manifest import OCI_MANIFEST, sha256
 from builder.oci.reference import Reference, is_registry
 
@@ -75,30 +75,36 @@ def place_of(text: str) -> Place:
 class FolderPlace(Blobs):
     """An OCI layout. One process may write to it at a time; others may read meanwhile."""
 
+    place = "DIR"
+
     def __init__(self, folder: Path) -> None:
         super().__init__(folder.expanduser(), folder.expanduser() / _PARTIAL)
         self.name = str(folder)
+        self._sealed: OSError | None = None
+        self._discarded: set[str] = set()
+
+    def writer(self) -> BlobWriter:
+        """A new blob to write. Raises EngineError for a folder that can only be read."""
+        if self._sealed is not None:
+            raise disk_error(self._sealed, self.root, self.place) from self._sealed
+        return super().writer()
 
     def has(self, digest: str, size: int | None = None) -> bool:
         """Whether a blob of this size is there. Its bytes are not read."""
-        try:
-            found = self.blob(digest).stat().st_size
-        except OSError:
-            return False
-        return size is None or found == size
+        path = self.file(digest)
+        return path is not None and (size is None or path.stat().st_size == size)
 
     def read(self, digest: str, size: int | None = None) -> Iterator[bytes]:
         """A blob's chunks, not verified. Raises PinError when it is absent, OSError."""
-        try:
-            file = self.blob(digest).open("rb", buffering=0)
-        except (FileNotFoundError, NotADirectoryError):
-            raise PinError(f"{digest} is not there", where=self.name) from None
-        return _chunks(file)
+        path = self.file(digest)
+        if path is None:
+            raise PinError(f"{digest} is not there", where=self.name)
+        return _chunks(path.open("rb", buffering=0))
 
     def file(self, digest: str) -> Path | None:
-        """The blob's file."""
+        """The blob's file. Anything else of its name is as good as nothing: opening a pipe would wait for ever."""
         path = self.blob(digest)
-        return path if path.is_file() else None
+        return path if digest not in self._discarded and path.is_file() else None
 
     def sound(self, digest: str, size: int) -> bool:
         """Whether the bytes of a blob hash to its name."""
@@ -119,8 +125,11 @@ class FolderPlace(Blobs):
         self.adopt(file, digest, watch)
 
     def discard(self, digest: str) -> None:
-        """Remove a blob."""
-        self.blob(digest).unlink(missing_ok=True)
+        """Remove a blob; where it cannot be, it counts as absent."""
+        try:
+            remove(self.blob(digest))
+        except OSError:
+            self._discarded.add(digest)
 
     def publish(self, artifact: Artifact) -> bool:
         """List the artifact in index.json, in the place of an older one of its tag."""
@@ -132,12 +141,15 @@ class FolderPlace(Blobs):
         try:
             list_entry(self.root, artifact.digest, len(artifact.manifest), artifact.tag, artifactType=ARTIFACT)
         except OSError as error:
-            raise disk_error(error, self.root) from error
+            raise disk_error(error, self.root, self.place) from error
         return True
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Make the folder, be the only writer, and leave nothing half-written behind, nor what another left."""
+        """Make the folder, be the only writer, and leave nothing half-written behind, nor what another left.
+
+        A mirror on a medium that can only be read may be complete all the same, and be verified.
+        """
         prepare(self.root, "builder mirror DIR")
         handle = os.open(self.root, os.O_RDONLY)
         try:
@@ -155,11 +167,14 @@ class FolderPlace(Blobs):
                 (self.root / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
                 begin(self.root)  # What an interrupted first run leaves must be gone on with, not refused.
             except OSError as error:
-                raise disk_error(error, self.root) from error
+                if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM) or not is_mirror(self.root):
+                    raise disk_error(error, self.root, self.place) from error
+                self._sealed = error
             try:
                 yield
             finally:
-                remove(self.tmp)
+                with contextlib.suppress(OSError):
+                    remove(self.tmp)
         finally:
             os.close(handle)
 
@@ -256,7 +271,7 @@ def read_small(place: Place, digest: str, limit: int) -> bytes:
 def is_mirror(folder: Path) -> bool:
     """Whether a folder can be read as a mirror."""
     try:
-        return isinstance(json.loads((folder / "oci-layout").read_bytes()), dict)
+        return isinstance(read_json(folder / "oci-layout"), dict)
     except (OSError, ValueError):
         return False
 

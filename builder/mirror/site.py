@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
@@ -11,7 +11,7 @@ from builder.errors import BuilderError, NetworkError, PinError, UsageError
 from builder.inputs.model import Input
 from builder.inputs.transfer import Failed
 from builder.mirror.place import FolderPlace, Place, is_mirror, place_of, read_small
-from builder.oci.manifest import MANIFEST_LIMIT
+from builder.oci.manifest import MANIFEST_LIMIT, parse_manifest
 
 
 class Site:
@@ -42,11 +42,10 @@ class Site:
     def base(self, manifest: str) -> tuple[bytes, bytes]:
         """A base's manifest and config, by the manifest's digest. Raises PinError, NetworkError or OSError."""
         data = read_small(self.place, manifest, MANIFEST_LIMIT)
-        try:
-            config = json.loads(data)["config"]["digest"]
-        except (ValueError, KeyError, TypeError):
-            raise PinError(f"{manifest} is not an image's manifest", where=self.name) from None
-        return data, read_small(self.place, config, MANIFEST_LIMIT)
+        found = parse_manifest(data, where=self.name)
+        if found.is_index:
+            raise PinError(f"{manifest} is an index, not one image's manifest", where=self.name)
+        return data, read_small(self.place, found.json["config"]["digest"], MANIFEST_LIMIT)
 
     def lacks(self, name: str, why: str) -> None:
         """Remember that something had to come from elsewhere."""
@@ -75,9 +74,14 @@ def site_of(text: str | None) -> Site | None:
             "is not a mirror",
             where=place.name,
             cause="it is no OCI layout",
-            next=f"builder mirror {text} --recipe NAME",
+            next=mirror_command(text, "--recipe", "NAME"),
         )
     return Site(place)
+
+
+def mirror_command(name: str, *words: str) -> str:
+    """The command that writes to a mirror, as a shell takes it."""
+    return shlex.join(("builder", "mirror", name, *words))
 
 
 def refused(item: Input, site: Site, failed: Failed) -> BuilderError:
@@ -87,12 +91,12 @@ def refused(item: Input, site: Site, failed: Failed) -> BuilderError:
             f"{item.name}: {item.file} in the mirror is not what was locked",
             where=site.name,
             cause=failed.reason,
-            next=f"mend the mirror where there is a network: builder mirror {site.name} --verify --recipe NAME",
+            next=f"mend it where there is a network: {mirror_command(site.name, '--verify', '--recipe', 'NAME')}",
         )
     if failed.trouble == "gone":
         return PinError(
             f"{item.name}: {item.file} is neither in the store nor in the mirror, and this is offline",
             where=site.name,
-            next=f"complete the mirror where there is a network: builder mirror {site.name} --recipe NAME",
+            next=f"complete the mirror where there is a network: {mirror_command(site.name, '--recipe', 'NAME')}",
         )
     return NetworkError(f"{item.name}: cannot read {item.file} from the mirror", where=site.name, cause=failed.reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from builder.errors import BuilderError, NetworkError, PinError
-from builder.mirror.site import Site
+from builder.mirror.site import Site, mirror_command
 from builder.model.plan import Plan
 from builder.oci.image import BaseImage, parse_base
 from builder.oci.manifest import check_platform
@@ -58,8 +58,8 @@ def _from_site(plan: Plan, site: Site, *, offline: bool) -> tuple[bytes, bytes] 
             f"the base {plan.base} is neither in the store nor in the mirror, and this is offline",
             where=site.name,
             cause=error.what,
-            next=f"complete or mend the mirror where there is a network: builder mirror {site.name} --verify "
-            f"--recipe {plan.recipe} --base {plan.base}",
+            next="complete or mend the mirror where there is a network: "
+            + mirror_command(site.name, "--verify", "--recipe", plan.recipe, "--base", plan.base),
         ) from error
 
 

@@ -23,6 +23,9 @@ class Blobs:
     owner: the first part of the names of this process's temporary files.
     """
 
+    place = "BUILDER_STORE"
+    """How a user says where this folder is."""
+
     def __init__(self, root: Path, tmp: Path) -> None:
         self.root = root.absolute()
         self.tmp = tmp.absolute()
@@ -45,7 +48,7 @@ class Blobs:
         try:
             return BlobWriter(self)
         except OSError as error:
-            raise disk_error(error, self.root) from error
+            raise disk_error(error, self.root, self.place) from error
 
     def adopt(self, source: Path, digest: str, watch: Callable[[int], None] = lambda size: None) -> None:
         """Take a file over as this blob: as a hard link where that can be, else as a copy.
@@ -55,7 +58,8 @@ class Blobs:
         """
         target = self.tmp / f"{self.owner}-{os.urandom(6).hex()}"
         try:
-            target.hardlink_to(source)
+            # The file itself: a link to it that another one put there could lead elsewhere tomorrow.
+            target.hardlink_to(os.path.realpath(source))
         except OSError:
             with source.open("rb", buffering=0) as file, self.writer() as writer:
                 while chunk := file.read(CHUNK):
@@ -100,7 +104,7 @@ class BlobWriter:
         try:
             self._file.write(data)
         except OSError as error:
-            raise disk_error(error, self._blobs.root) from error
+            raise disk_error(error, self._blobs.root, self._blobs.place) from error
         self._hash.update(data)
         self.size += len(data)
         return len(data)
@@ -110,7 +114,7 @@ class BlobWriter:
         try:
             self._file.flush()
         except OSError as error:
-            raise disk_error(error, self._blobs.root) from error
+            raise disk_error(error, self._blobs.root, self._blobs.place) from error
 
     def commit(self, expected: str | None = None) -> str:
         """Make the blob visible and return its digest. Raises PinError when it is not the `expected` one."""
@@ -126,7 +130,7 @@ class BlobWriter:
             self._blobs.taken(digest)
             self._path.replace(target)
         except OSError as error:
-            raise disk_error(error, self._blobs.root) from error
+            raise disk_error(error, self._blobs.root, self._blobs.place) from error
         return digest
 
     def abandon(self) -> None:

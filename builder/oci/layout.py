@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from builder.errors import UsageError
+from builder.model.jsontext import parse_json
 from builder.oci.blobs import disk_error
 from builder.oci.image import Image, ImageLayer
-from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
+from builder.oci.manifest import MANIFEST_LIMIT, OCI_INDEX, OCI_MANIFEST
 from builder.oci.store import Store
 
 _NAME = "org.opencontainers.image.ref.name"
@@ -93,16 +94,22 @@ def _write_index(folder: Path, listed: list[dict[str, Any]]) -> None:
 
 def read_index(folder: Path) -> list[dict[str, Any]]:
     """The descriptors that a layout lists; none where there is no index yet. Raises UsageError for a damaged one."""
-    path = folder / "index.json"
-    if not path.exists():
+    if not (folder / "index.json").exists():
         return []
     try:
-        found = json.loads(path.read_bytes())["manifests"]
+        found = read_json(folder / "index.json")["manifests"]
         if isinstance(found, list) and all(isinstance(item.get("annotations", {}), dict) for item in found):
             return found
-    except (ValueError, KeyError, AttributeError, TypeError):
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
         pass
     raise UsageError("index.json is damaged", where=str(folder), next="name a new folder")
+
+
+def read_json(path: Path) -> Any:
+    """A small JSON file that others may have written. Raises OSError, and ValueError for anything else than that."""
+    if not path.is_file() or path.stat().st_size > MANIFEST_LIMIT:
+        raise ValueError("a folder, a pipe, or too large")
+    return parse_json(path.read_bytes())
 
 
 def _link(source: Path, target: Path) -> None:

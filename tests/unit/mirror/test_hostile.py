@@ -1,0 +1,154 @@
+"""Folders that others filled: pipes, links, nonsense, media that can only be read. None makes builder wait."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from builder.errors import EngineError, PinError, UsageError
+from builder.mirror.artifact import locked_contents
+from builder.mirror.place import FolderPlace
+from builder.mirror.site import Site, site_of
+from builder.model.plan import Plan
+from tests.support.project import Sample, vendor_base
+from tests.unit.mirror.conftest import Bench, hashes
+from tests.unit.oci.http import Answer, Server, digest_of, image_manifest
+
+MakePlan = Callable[..., Plan]
+
+
+def wheel(plan: Plan, bench: Bench) -> Path:
+    """The file of a wheel in the mirror."""
+    return bench.place().blob(next(item.digest for item in locked_contents(plan) if item.name == "beta 1.0"))
+
+
+def full_folder(path: Path) -> None:
+    path.mkdir()
+    (path / "x").write_text("x")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, full_folder, lambda path: path.symlink_to(path.name)])
+def test_what_is_no_file_is_as_good_as_nothing(make_plan: MakePlan, bench: Bench, make: Callable[[Path], None]) -> None:
+    plan = make_plan()
+    bench.fill(plan)
+    before = bench.contents()
+    path = wheel(plan, bench)
+    path.unlink()
+    make(path)
+    with pytest.raises(PinError, match="neither in the store nor in the mirror"):
+        bench.build(plan, bench.site())
+    assert len(bench.fill(plan).sent) == 1
+    assert bench.contents() == before
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_of_a_link_the_store_gets_the_file(make_plan: MakePlan, bench: Bench, relative: bool) -> None:
+    plan = make_plan()
+    bench.fill(plan)
+    path = wheel(plan, bench)
+    real = path.rename(path.with_name("real"))
+    path.symlink_to(real.name if relative else real)
+    store = bench.store()
+    assert bench.build(plan, bench.site(), store).image
+    assert not any(blob.is_symlink() for blob in (store.root / "blobs/sha256").iterdir())
+    hashes(store)
+
+
+NONSENSE = {
+    "deep": lambda path: path.write_text("[" * 200_000),
+    "bytes": lambda path: path.write_bytes(b"\xff\xfe"),
+    "large": lambda path: path.write_text(f'{{"manifests": [], "x": "{"x" * (5 << 20)}"}}'),
+    "pipe": os.mkfifo,
+    "list": lambda path: path.write_text("[1]"),
+}
+
+
+@pytest.mark.parametrize("name", ["index.json", "oci-layout"])
+@pytest.mark.parametrize("what", NONSENSE)
+def test_nonsense_in_the_layouts_own_files(make_plan: MakePlan, bench: Bench, name: str, what: str) -> None:
+    plan = make_plan()
+    bench.fill(plan)
+    path = bench.folder / "mirror" / name
+    path.unlink()
+    NONSENSE[what](path)
+    if name == "index.json":
+        # Blobs are found by their hash alone.
+        assert bench.build(plan, bench.site()).image
+        with pytest.raises(UsageError, match=r"index\.json is damaged"):
+            bench.fill(plan)
+    else:
+        with pytest.raises(UsageError, match="is not a mirror") as caught:
+            site_of(str(path.parent))
+        assert caught.value.code == 2
+
+
+def test_the_command_to_go_on_with_can_be_pasted(make_plan: MakePlan, bench: Bench) -> None:
+    plan = make_plan()
+    (bench.folder / "my mirror").mkdir()
+    with pytest.raises(PinError) as caught:
+        bench.build(plan, Site(FolderPlace(bench.folder / "my mirror")))
+    assert f"builder mirror '{bench.folder}/my mirror' --recipe NAME" in caught.value.next
+
+
+@pytest.fixture
+def sealed(make_plan: MakePlan, bench: Bench) -> Iterator[Path]:
+    """A mirror of the small recipe, mounted so that it can only be read."""
+    bench.fill(make_plan())
+    path = bench.folder / "sealed"
+    path.mkdir()
+    commands = (["--bind", str(bench.folder / "mirror")], ["-o", "remount,bind,ro"])
+    if os.geteuid() != 0:
+        pytest.skip("nothing may be mounted here")
+    for words in commands:
+        if subprocess.run(["mount", *words, str(path)], check=False, capture_output=True).returncode:
+            pytest.skip("nothing may be mounted here")
+    yield path
+    subprocess.run(["umount", "--lazy", path], check=True)
+
+
+def test_a_medium_that_can_only_be_read(
+    make_plan: MakePlan, bench: Bench, sealed: Path, spoil: Callable[[Path], None]
+) -> None:
+    plan = make_plan()
+    bench.cut()
+    assert bench.build(plan, site_of(str(sealed))).image
+    assert bench.fill(plan, place=FolderPlace(sealed), verify=True, offline=True).failed == {}
+    spoil(wheel(plan, bench))
+    report = bench.fill(plan, place=FolderPlace(sealed), verify=True, offline=True)
+    assert [error.what for error in report.failed["tiny.tiny"]] == ["not in the store, and this is offline: beta 1.0"]
+
+
+def test_what_is_missing_there_cannot_be_written(
+    make_plan: MakePlan, small: Sample, bench: Bench, sealed: Path
+) -> None:
+    plan = make_plan()
+    wheel(plan, bench).unlink()
+    with pytest.raises(EngineError, match="cannot write: Read-only file system") as caught:
+        bench.fill(plan, place=FolderPlace(sealed))
+    assert "point DIR at" in caught.value.next
+
+
+@pytest.mark.parametrize("offline", [False, True])
+def test_a_base_that_is_in_the_mirror_needs_no_registry_any_more(
+    make_plan: MakePlan, small: Sample, bench: Bench, offline: bool
+) -> None:
+    """On another machine, whose store is empty: to check what was carried there, or to add to it."""
+    server = Server()
+    config = json.dumps({"os": "linux", "architecture": "arm64", "rootfs": {"diff_ids": ["sha256:" + "d" * 64]}})
+    server.on("GET", f"/v2/team/app/blobs/{digest_of(config.encode())}", Answer(200, config.encode()))
+    pin = server.serve_manifest(image_manifest(config.encode(), b"a layer"))
+    small.files["recipes/bases/vendor.yaml"] = vendor_base(f"{server.host}/team/app:1", pin)
+    small.files["recipes/tiny.yaml"]["compatible"] = ["vendor"]
+    plan = make_plan(base="vendor")
+    bench.fill(plan)
+    server.close()
+    bench.cut()
+    shutil.copytree(bench.folder / "mirror", bench.folder / "carried")
+    report = bench.fill(plan, place=FolderPlace(bench.folder / "carried"), verify=True, offline=offline)
+    assert (report.failed, report.sent) == ({}, {})
