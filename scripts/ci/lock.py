@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from common import REPOSITORY, Failed, builder, set_outputs, summarize
 PATHS = ("recipes/locks", "recipes/bases")
 TOOLS = ("scripts/requirements.txt", "scripts/dev-requirements.txt", "scripts/ci/requirements.txt")
 Answer = dict[str, list[dict[str, Any]]]
-# GitHub takes 65536 characters in a pull request.
-ROWS = 600
+# Characters: GitHub takes 65536 in a pull request.
+CHANGES, FAILED = 45_000, 15_000
 
 
 def main() -> int:
@@ -85,19 +85,27 @@ def table(changes: list[dict[str, Any]], failed: list[dict[str, Any]]) -> str:
     if not changes and not failed:
         return "Nothing changed."
     lines = ["| name | item | old | new |", "|---|---|---|---|"] if changes else []
-    for change in changes[:ROWS]:
-        lines.append(row(change[key] or "-" for key in ("name", "item", "old", "new")))
-    if len(changes) > ROWS:
-        lines.append(f"\n… and {len(changes) - ROWS} more.")
+    lines += rows([[change[key] or "-" for key in ("name", "item", "old", "new")] for change in changes], CHANGES)
     if failed:
         lines += ["", "Could not be resolved, and stays as it was:", "", "| name | why |", "|---|---|"]
-        lines += [row((problem["name"], problem["what"][:500])) for problem in failed[:ROWS]]
+        lines += rows([[problem["name"], problem["what"][:500]] for problem in failed], FAILED)
     return "\n".join(lines).strip()
+
+
+def rows(table: list[list[str]], room: int) -> Iterator[str]:
+    """The lines of a table as far as there is room for their characters, and how many are left out."""
+    for number, cells in enumerate(table):
+        line = row(cells)
+        room -= len(line) + 1
+        if room < 0:
+            yield f"\n… and {len(table) - number} more."
+            return
+        yield line
 
 
 def row(cells: Iterable[str]) -> str:
     """A line of a table."""
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    return f"| {' | '.join(' '.join(cell.split()).replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 if __name__ == "__main__":
