@@ -6,13 +6,13 @@ end is the layer's receipt, and must be all of it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from threading import Lock
 from typing import Any, Literal
 
 from builder.errors import PinError
+from builder.model.jsontext import parse_json
 from builder.model.plan import Plan, PlannedLayer, canonical, sha256
 
 Kind = Literal["deb", "wheel", "source", "file", "toolchain", "base"]
@@ -93,10 +93,13 @@ def receipt(layer: PlannedLayer, digest: str, used: Iterable[Used]) -> bytes:
 def used_of(data: bytes) -> tuple[Used, ...]:
     """What a receipt says that its layer was made from. Raises PinError when it makes no sense."""
     try:
-        rows: Any = json.loads(data)["used"]
-        return tuple(Used(row["kind"], row["name"], row["digest"]) for row in rows)
+        rows: Any = parse_json(data)["used"]
+        used = tuple(Used(row["kind"], row["name"], row["digest"]) for row in rows)
+        if all(isinstance(text, str) for item in used for text in (item.kind, item.name, item.digest)):
+            return used
     except (ValueError, KeyError, TypeError):
-        raise PinError("a layer's receipt makes no sense", next="builder gc, then build again") from None
+        pass
+    raise PinError("a layer's receipt makes no sense", next="builder gc, then build again")
 
 
 def check_inputs(layer: PlannedLayer, used: Iterable[Used]) -> None:

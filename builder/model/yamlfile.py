@@ -16,6 +16,7 @@ M = TypeVar("M", bound=BaseModel)
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _LIMIT = 1 << 20
+_BYTES = 32 << 20
 _DEPTH = 50
 _NODES = 100_000
 _NOT_PLAIN = {f"tag:yaml.org,2002:{name}" for name in ("binary", "omap", "pairs", "set", "timestamp")}
@@ -97,6 +98,11 @@ def parse_yaml(text: str, where: str) -> Any:
     """YAML text to plain values. Raises InvalidError with `where` and the line."""
     if len(text) > _LIMIT:
         raise InvalidError(f"longer than {_LIMIT} characters", where=where)
+    if (at := text.find("\ufeff", 1)) > 0:
+        raise InvalidError(
+            "a byte order mark inside of the text, which readers differ in",
+            where=f"{where}:{text.count(chr(10), 0, at) + 1}",
+        )
     try:
         _check_size(text)
         return yaml.load(text, Loader=_Strict)
@@ -117,6 +123,8 @@ def compose(text: str) -> yaml.Node | None:
 def read_text(path: Path) -> str:
     """The text of a file. Raises InvalidError."""
     try:
+        if path.stat().st_size > _BYTES:
+            raise InvalidError(f"larger than {_BYTES >> 20} MB", where=str(path))
         return path.read_text("utf-8")
     except OSError as error:
         raise InvalidError(f"cannot read: {error.strerror}", where=str(path)) from error

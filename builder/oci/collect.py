@@ -5,7 +5,6 @@ Kept are images, and what they are made of and from. Everything is a cache: what
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from builder.errors import PinError
+from builder.model.jsontext import parse_json
 from builder.oci.blobs import remove
 from builder.oci.store import Store
 
@@ -176,11 +176,11 @@ class _Survey:
 def _image_blobs(store: Store, data: dict[str, Any]) -> set[str]:
     """The manifests and configs that an image's record names: its own and its base's."""
     base = _map(data.get("base_image"))
-    found = {data.get("digest"), data.get("config"), base.get("manifest"), base.get("config")}
+    found = (data.get("digest"), data.get("config"), base.get("manifest"), base.get("config"))
     digests = {item for item in found if isinstance(item, str)}
     if "config" not in data and isinstance(data.get("digest"), str):  # a record of before it named its config
         try:
-            digests.add(json.loads(store.read(data["digest"]))["config"]["digest"])
+            digests.add(parse_json(store.read(data["digest"]))["config"]["digest"])
         except (PinError, OSError, ValueError, KeyError, TypeError):
             return digests
     return digests
@@ -188,7 +188,7 @@ def _image_blobs(store: Store, data: dict[str, Any]) -> set[str]:
 
 def _receipt_inputs(store: Store, data: dict[str, Any]) -> set[str]:
     try:
-        used = json.loads(store.blob(data["receipt"]).read_bytes())["used"]
+        used = parse_json(store.blob(str(data["receipt"])).read_bytes())["used"]
         return {str(item.get("digest")) for item in _rows(used)}
     except (OSError, ValueError, KeyError, TypeError):
         return set()
@@ -231,7 +231,7 @@ def _files(folder: Path) -> Iterator[Path]:
 def _json(path: Path) -> dict[str, Any]:
     """A record; empty when it is damaged."""
     try:
-        data = json.loads(path.read_bytes())
+        data = parse_json(path.read_bytes())
     except ValueError:
         return {}
     return data if isinstance(data, dict) else {}

@@ -34,6 +34,7 @@ from threading import Lock
 from typing import IO, Any
 
 from builder.errors import EngineError, InvalidError, PinError, UsageError
+from builder.model.jsontext import parse_json
 from builder.oci.blobs import Blobs, disk_error, hash_of, remove
 
 _OWNER = re.compile(r"[0-9]+\.[0-9a-f]{8}")
@@ -59,6 +60,11 @@ class LayerRecord:
     entries: int
     listing: str
     receipt: str = ""
+
+
+def _check(key: str, data: dict[str, Any]) -> str:
+    """What finds a record that was damaged, or belongs to another key: unlike a blob, its name does not tell."""
+    return hashlib.sha256(json.dumps([key, data], sort_keys=True).encode()).hexdigest()
 
 
 def default_root() -> Path:
@@ -204,6 +210,9 @@ class Store(Blobs):
         data = self._json(self.root / "layers" / f"{_hex(key)}.json")
         if data is None:
             return None
+        # What was written before there were receipts has no check either.
+        if (data.keys() & {"check", "receipt"}) and data.pop("check", None) != _check(key, data):
+            return None
         try:
             record = LayerRecord(**data)
         except TypeError:
@@ -221,7 +230,8 @@ class Store(Blobs):
     def record_layer(self, key: str, record: LayerRecord) -> None:
         """Remember what a layer key was built to."""
         self.claim(f"layers/{_hex(key)}.json")
-        self._write_json(self.root / "layers" / f"{_hex(key)}.json", asdict(record))
+        data = asdict(record)
+        self._write_json(self.root / "layers" / f"{_hex(key)}.json", data | {"check": _check(key, data)})
 
     def image(self, name: str) -> dict[str, Any] | None:
         """The last build record of a recipe."""
@@ -263,7 +273,7 @@ class Store(Blobs):
 
     def _json(self, path: Path) -> dict[str, Any] | None:
         try:
-            data = json.loads(path.read_bytes())
+            data = parse_json(path.read_bytes())
         except (FileNotFoundError, ValueError):
             return None
         return data if isinstance(data, dict) else None

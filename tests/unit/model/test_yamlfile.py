@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from builder.errors import ExitCode, InvalidError
 from builder.model.layer import Layer
 from builder.model.recipe import Recipe
-from builder.model.yamlfile import load, parse_yaml
+from builder.model.yamlfile import load, parse_yaml, read_text
 
 RECIPE = """\
 name: tiny
@@ -154,6 +154,21 @@ def test_an_alias_of_what_it_stands_in_is_refused() -> None:
 def test_a_file_of_megabytes_is_refused() -> None:
     with pytest.raises(InvalidError, match="longer than"):
         parse_yaml("a: " + "x" * (1 << 20), "file")
+
+
+def test_a_file_too_large_for_memory_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "large.yaml").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(InvalidError, match="larger than"):
+        read_text(tmp_path / "large.yaml")
+
+
+def test_a_byte_order_mark_stands_first_or_nowhere() -> None:
+    """libyaml skips one before a key, other readers make it a part of the key."""
+    assert parse_yaml("\ufeffa: 1", "file") == {"a": 1}
+    with pytest.raises(InvalidError, match="byte order mark") as caught:
+        parse_yaml("a: 1\nb:\n\ufeff  c: 2\n", "file")
+    assert caught.value.where == "file:3"
 
 
 @given(st.text())

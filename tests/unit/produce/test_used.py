@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -133,15 +134,32 @@ def test_a_base_that_was_damaged_in_the_store_is_not_used(
     }
 
 
+@pytest.mark.parametrize("field", ["diff_id", "media_type", "digest"])
+def test_a_layers_record_that_was_damaged_in_the_store_is_not_believed(
+    make_plan: MakePlan, mirror: Mirror, runner: Runner, field: str
+) -> None:
+    """Its diff_id goes into the image's config; nothing else of the store would tell that it is wrong."""
+    plan = make_plan()
+    first = runner.build(plan)
+    one, other = (runner.store.root / "layers" / f"{layer.key}.json" for layer in plan.layers[:2])
+    data = one.read_text("utf-8")
+    value = json.loads(data)[field]
+    one.write_text(data.replace(value, value[:-1] + ("0" if value[-1] != "0" else "1")), "utf-8")
+    again = runner.build(plan)
+    assert (again.image.digest, again.made) == (first.image.digest, {plan.layers[0].id})
+    assert one.read_text("utf-8") == data
+    one.write_bytes(other.read_bytes())
+    assert runner.build(plan).image.digest == first.image.digest
+
+
 def test_a_layer_in_the_store_whose_receipt_names_other_inputs_is_refused(
     make_plan: MakePlan, mirror: Mirror, runner: Runner
 ) -> None:
     plan = make_plan()
     first = runner.build(plan)
     (runner.store.root / "images" / f"{plan.key}.json").unlink()
-    path = runner.store.root / "layers" / f"{plan.layers[0].key}.json"
-    data = json.loads(path.read_bytes())
-    path.write_text(json.dumps(data | {"receipt": first.records["wheels-alpha"].receipt}))
+    swapped = replace(first.records["root"], receipt=first.records["wheels-alpha"].receipt)
+    runner.store.record_layer(plan.layers[0].key, swapped)
     with pytest.raises(PinError, match="was not made from what is locked") as caught:
         runner.build(plan)
     assert caught.value.code == ExitCode.PIN
@@ -153,7 +171,7 @@ def test_a_layer_without_a_receipt_is_of_before_and_good(make_plan: MakePlan, mi
     first = runner.build(plan)
     path = runner.store.root / "layers" / f"{plan.layers[0].key}.json"
     data = json.loads(path.read_bytes())
-    del data["receipt"]
+    del data["receipt"], data["check"]
     path.write_text(json.dumps(data))
     (runner.store.root / "images" / f"{plan.key}.json").unlink()
     assert runner.build(plan).image.digest == first.image.digest
