@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -42,7 +43,7 @@ def main() -> int:
     patch = difference(project)
     arguments.folder.mkdir(parents=True, exist_ok=True)
     (arguments.folder / "lock.patch").write_bytes(patch)
-    text = table([*found["changes"], *loose["changes"]], found["failed"])
+    text = table([*found["changes"], *loose["changes"], *tool_changes(project)], found["failed"])
     (arguments.folder / "table.md").write_text(text + "\n", "utf-8")
     summarize(text)
     set_outputs(changed=bool(patch))
@@ -70,6 +71,30 @@ def lock_tools(project: Path) -> str:
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run([script, "--upgrade"], env=env, stderr=subprocess.PIPE, text=True, check=False)
     return done.stderr.strip()[-500:] if done.returncode else ""
+
+
+def tool_changes(project: Path) -> list[dict[str, Any]]:
+    """What differs from the commit in the versions of the tools."""
+    changes = []
+    for path in TOOLS:
+        before = subprocess.run(
+            ("git", "-C", str(project), "show", f"HEAD:{path}"), capture_output=True, text=True, check=False
+        ).stdout
+        old, new = pins(before), pins((project / path).read_text("utf-8") if (project / path).is_file() else "")
+        changes += [
+            {"name": path, "item": name, "old": old.get(name), "new": new.get(name)}
+            for name in sorted(old.keys() | new.keys())
+            if old.get(name) != new.get(name)
+        ]
+    return changes
+
+
+def pins(text: str) -> dict[str, str]:
+    """The versions of a requirements file; one that depends on the platform has several."""
+    found: dict[str, str] = {}
+    for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", text, re.MULTILINE):
+        found[name] = f"{found[name]}, {version}" if name in found else version
+    return found
 
 
 def difference(project: Path) -> bytes:

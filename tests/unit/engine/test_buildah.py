@@ -156,3 +156,19 @@ def test_where_no_namespaces_may_be_made(programs: Programs, user: int) -> None:
     assert ("CAP_SYS_ADMIN" in info.fix) == (user == 0)
     programs.add("unshare", "exit 1")
     assert BuildahEngine().probe().problem.endswith("no namespaces may be made here: exit status 1")
+
+
+@pytest.mark.parametrize("logged_in", [False, True])
+def test_a_folder_of_settings_without_logins_does_not_stop_a_pull(
+    programs: Programs, request_for: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged_in: bool
+) -> None:
+    """buildah 1.28 fails when DOCKER_CONFIG names a folder without config.json."""
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.delenv("REGISTRY_AUTH_FILE", raising=False)
+    if logged_in:
+        (tmp_path / "config.json").write_text("{}")
+    programs.buildah(build='case "$*" in *" pull "*) echo "logins: $REGISTRY_AUTH_FILE" ;; esac')
+    lines: list[str] = []
+    request = request_for(pull="registry.lan/a/b:1@sha256:aa")
+    BuildahEngine().build(request, tmp_path / "layer.tar", lines.append)
+    assert lines == ["logins:" if logged_in else f"logins: {request.work / 'logins.json'}"]
