@@ -301,7 +301,7 @@ def test_of_several_bases_all_are_written_or_none(
     project.cli.small.files["recipes/bases/third.yaml"] = {**second, "name": "third"}
     told = project.refused(4, "lock", "--update", "third", "vendor", "second")
     assert "2 of 3 cannot be locked; nothing of them was written" in told
-    assert "third: the registry does not have it" in told
+    assert "third, second: the registry does not have it" in told
     said = project("lock", "--update", "--keep-going", "--json", "second", "vendor")
     assert said.code == 4
     answer = json.loads(said.out)

@@ -14,7 +14,7 @@ import pytest
 
 from builder.__main__ import main
 from tests.support.mutate import Mutator
-from tests.support.project import sample, vendor_base, write_files
+from tests.support.project import ask_locks, sample, vendor_base, write_files
 
 TIMES = float(os.environ.get("BUILDER_FUZZ", "1"))
 SEED = os.environ.get("BUILDER_FUZZ_SEED", "1")
@@ -54,12 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     small.files["recipes/tiny.yaml"] |= {"compatible": ["vendor"]}
     # Nobody listens on port 1.
     small.files["recipes/bases/vendor.yaml"] = vendor_base("127.0.0.1:1/team/app:1", DIGEST)
-    sections = [("debs", name) for name in ("tiny-root", "toolchain-amd64", "toolchain-arm64")]
-    sections.append(("wheels", "tiny-wheels"))
-    requests: dict[str, dict[str, object]] = {"debs": {}, "wheels": {}}
-    for kind, name in sections:
-        requests[kind][name] = small.files[f"recipes/locks/{name}.json"]["request"]
-    small.files["recipes/locks/requests.yaml"] = requests
+    ask_locks(small.files)
     small.write(tmp_path)
     write_files(tmp_path, {"registries.yaml": "mirror.lan:\n  insecure: true\n"})
     monkeypatch.setenv("BUILDER_PROJECT", str(tmp_path))
