@@ -111,7 +111,7 @@ def check_platform(config: bytes, platform: str, where: str = "") -> None:
     except ValueError:
         document = None
     found = document if isinstance(document, dict) else {}
-    parts = [found.get(key) or "" for key in ("os", "architecture", "variant")]
+    parts = ["" if found.get(key) is None else found[key] for key in ("os", "architecture", "variant")]
     if all(isinstance(part, str) for part in parts) and _normal(*parts) == _normal(*platform.split("/")):
         return
     said = ascii("/".join(str(part) for part in parts).strip("/"))[1:-1][:100]

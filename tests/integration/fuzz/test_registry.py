@@ -6,18 +6,33 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from builder.errors import BuilderError, NetworkError, PinError
+from builder.lock.bases import look_up
+from builder.model.base import Base
 from builder.oci.image import assemble, parse_base
-from builder.oci.manifest import MANIFESTS, check_platform, choose_platform, parse_manifest, verified
+from builder.oci.manifest import (
+    INDEXES,
+    MANIFESTS,
+    OCI_INDEX,
+    check_platform,
+    choose_platform,
+    parse_manifest,
+    verified,
+)
 from builder.oci.reference import Reference, is_digest
 from builder.oci.registry import Registry
 from tests.support.fixtures import MakePlan
 from tests.support.mutate import Mutator
 from tests.support.oracle import said
+from tests.support.project import vendor_base
 from tests.unit.oci.http import Answer, client, digest_of, entry, image_manifest, index, serving
 
 TIMES = float(os.environ.get("BUILDER_FUZZ", "1"))
@@ -87,6 +102,46 @@ def test_hostile_manifests(kind: str) -> None:
                 check_descriptor(descriptor)
     assert refused > 300 * TIMES
     assert accepted > 30 * TIMES
+
+
+def test_a_hostile_registry_is_asked_what_a_base_is(tmp_path: Path) -> None:
+    """Every document hashes to what the one above it says; one of them is damaged, or served as something else."""
+    kinds = [*MANIFESTS, *INDEXES, OCI_INDEX.upper(), "text/html", ""]
+    made = {kind: Mutator(text, "json", SEED).some(10**9) for kind, text in TEXTS.items()}
+    pick = random.Random(SEED)
+    codes: Counter[int] = Counter()
+    with serving() as server:
+        where = f"{server.host}/team/app:1"
+        base = Base.model_validate(vendor_base(where, "", pin={"image": where}))
+        file = tmp_path / "vendor.yaml"
+        file.write_text(yaml.safe_dump(base.model_dump(mode="json", exclude_defaults=True)))
+        registry = client()
+        for _ in range(round(300 * TIMES)):
+            damaged = pick.choice([*TEXTS])
+            config = next(made["config"]) if damaged == "config" else CONFIG_TEXT.encode()
+            manifest = next(made["manifest"]) if damaged == "manifest" else image_manifest(config)
+            other = entry(digest_of(manifest), "linux/arm64/v8")
+            top = next(made["index"]) if damaged == "index" else index(entry(A, "linux/amd64"), other, ATTESTED)
+            served = {digest_of(data): data for data in (config, CONFIG_TEXT.encode(), manifest, top)}
+            served["1"] = pick.choice([top, top, manifest])
+            server.routes.clear()
+            for name, data in served.items():
+                kind = {"Content-Type": pick.choice(kinds)} if name == "1" else {}
+                for folder in ("manifests", "blobs"):
+                    server.on("GET", f"/v2/team/app/{folder}/{name}", Answer(200, data, kind))
+            (found,) = look_up([(base, file)], tmp_path, registry)
+            if isinstance(found, BuilderError):
+                codes[found.code] += 1
+                continue
+            codes[0] += 1
+            pinned = {change.item: change.new for change in found.changes}
+            assert pinned.get("index") in (None, digest_of(served["1"]))
+            image = said(served[pinned["manifest"]], "json")
+            says = said(served[image["config"]["digest"]], "json")
+            assert (says["os"], says["architecture"]) == ("linux", "arm64")
+            assert says.get("variant") in (None, "", "v8")
+    assert set(codes) == {0, 4, 6}
+    assert min(codes.values()) > 12 * TIMES, codes
 
 
 def check_index(found: Any, says: Any) -> None:

@@ -113,6 +113,13 @@ def test_the_config_decides_about_the_platform() -> None:
         check_platform(b'{"os": "linux", "architecture": "amd64"}', "linux/arm64")
 
 
+@pytest.mark.parametrize("variant", ["{}", "[]", "0", "false", '"v9"', '["v8"]'])
+def test_a_variant_is_a_word_or_nothing(variant: str) -> None:
+    check_platform(b'{"os": "linux", "architecture": "arm64", "variant": null}', "linux/arm64")
+    with pytest.raises(PinError, match="not for linux/arm64"):
+        check_platform(b'{"os": "linux", "architecture": "arm64", "variant": %s}' % variant.encode(), "linux/arm64")
+
+
 def test_the_last_chunk_comes_only_when_all_is_right() -> None:
     chunks = [b"one", b"two", b"three"]
     assert list(verified(iter(chunks), digest_of(b"onetwothree"), size=11)) == chunks
