@@ -12,7 +12,6 @@ from builder.lock.change import Change
 from builder.lock.parallel import each
 from builder.lock.pinfile import with_pin
 from builder.lock.seal import is_own_pin, sealed_pin
-from builder.lock.write import write_file
 from builder.model.base import Base, Pin
 from builder.oci.reference import Reference
 from builder.oci.registry import MismatchError, Registry
@@ -28,11 +27,6 @@ class Pinned:
     file: Path
     text: str | None
     changes: tuple[Change, ...]
-
-    def write(self) -> None:
-        """Write what changed, atomically."""
-        if self.text is not None:
-            write_file(self.file, self.text.encode("utf-8"))
 
 
 def look_up(

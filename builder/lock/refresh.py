@@ -10,7 +10,7 @@ from builder.lock.change import Change, Kind, Problem, problem, raise_for
 from builder.lock.names import Chosen, Lock
 from builder.lock.seal import is_whole
 from builder.lock.sourcelist import SECTION, Wanted, locked_sources, stale_sources, wanted_sources, with_sources
-from builder.lock.write import write_section
+from builder.lock.write import staged, write_section
 from builder.model.lock import Source
 
 
@@ -83,9 +83,10 @@ def _pin(lock: Lock, names: Sequence[str], made: Refreshed, keep_going: bool, sa
     bases = [(lock.project.base(name), lock.project.base_path(name)) for name in names]
     found = look_up(bases, lock.root)
     _failures("base", names, found, made, keep_going)
-    for pinned in found:
-        if isinstance(pinned, Pinned):
-            pinned.write()
+    changed = {one.file: one for one in found if isinstance(one, Pinned) and one.text is not None}
+    with staged({file: (one.text or "").encode("utf-8") for file, one in changed.items()}) as put:
+        for file, pinned in changed.items():
+            put(file)
             made.changes += pinned.changes
             if any(change.item == "manifest" and change.old for change in pinned.changes):
                 say(f"{pinned.name} is another image now: check what recipes/bases/{pinned.name}.yaml says of it")

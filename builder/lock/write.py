@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,17 +42,36 @@ def write_section(path: Path, section: LockSection) -> None:
 
 def write_file(path: Path, data: bytes) -> None:
     """Write a file, atomically: readers see the old one or the new one. A link stays; so does the file's mode."""
-    path = path.resolve()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    with staged({path: data}) as put:
+        put(path)
+
+
+@contextlib.contextmanager
+def staged(files: Mapping[Path, bytes]) -> Iterator[Callable[[Path], None]]:
+    """Write files beside their places, and give what puts one of them there, as `write_file` does.
+
+    So a disk that is full is met before any of them has changed.
+    """
+    ready: dict[Path, Path] = {}
+
+    def put(path: Path) -> None:
+        ready[path].replace(path.resolve())
+
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        Path(name).chmod(mode)
-        Path(name).replace(path)
-    except BaseException as error:
-        Path(name).unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:
-            raise OSError(error.errno, error.strerror, str(path)) from None
-        raise
+        for path, data in files.items():
+            target = path.resolve()
+            target.parent.mkdir(parents=True, exist_ok=True)
+            mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
+            descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+            ready[path] = Path(name)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(data)
+            except OSError as error:
+                error.filename = str(target)
+                raise
+            ready[path].chmod(mode)
+        yield put
+    finally:
+        for made in ready.values():
+            made.unlink(missing_ok=True)

@@ -1,0 +1,39 @@
+"""Files of the lock are written whole, and several of them only when there is room for all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builder.lock.write import staged, write_file
+
+
+def test_a_link_and_a_mode_stay(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "real").chmod(0o640)
+    (tmp_path / "link").symlink_to("real")
+    write_file(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "new"
+    assert (tmp_path / "real").stat().st_mode & 0o777 == 0o640
+    write_file(tmp_path / "made/here", b"x")
+    assert (tmp_path / "made/here").stat().st_mode & 0o777 == 0o644
+
+
+def test_what_cannot_be_written_leaves_the_others_alone(tmp_path: Path) -> None:
+    (tmp_path / "one").write_text("old")
+    (tmp_path / "file").write_text("not a folder")
+    wanted = {tmp_path / "one": b"new", tmp_path / "file/two": b"new"}
+    with pytest.raises(OSError), staged(wanted) as put:
+        put(tmp_path / "one")
+    assert (tmp_path / "one").read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "one"]
+
+
+def test_what_is_not_put_is_gone(tmp_path: Path) -> None:
+    files = {tmp_path / name: name.encode() for name in ("one", "two")}
+    with staged(files) as put:
+        assert not (tmp_path / "one").exists()
+        put(tmp_path / "one")
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]
