@@ -12,7 +12,7 @@ from typing import IO
 from builder.errors import EngineError
 from builder.oci.image import Image
 from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
-from builder.oci.push import base_blobs, read
+from builder.oci.push import base_blobs
 from builder.oci.store import Store
 
 
@@ -67,7 +67,7 @@ def _archive(image: Image, store: Store, name: str, out: IO[bytes]) -> None:
         _add(archive, _path(image.config_digest), image.config)
         _add(archive, _path(image.digest), image.manifest)
         for layer in {layer.digest: layer for layer in image.layers}.values():
-            chunks = from_base(layer) if layer.of_base and from_base else read(store.blob(layer.digest))
+            chunks = from_base(layer) if layer.of_base and from_base else store.chunks(layer.digest)
             info = tarfile.TarInfo(_path(layer.digest))
             info.size = layer.size
             archive.addfile(info, _Stream(chunks))

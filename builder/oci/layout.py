@@ -42,6 +42,7 @@ def write_layout(image: Image, store: Store, folder: Path, *, name: str, base_bl
                 assert base_blob is not None
                 _write(target, base_blob(layer))
             else:
+                store.verify(layer.digest)
                 _link(store.blob(layer.digest), target)
         _write(blobs / image.config_digest.removeprefix("sha256:"), iter((image.config,)))
         _write(blobs / image.digest.removeprefix("sha256:"), iter((image.manifest,)))

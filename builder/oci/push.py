@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from builder.errors import UsageError
 from builder.oci.image import Image, ImageLayer
@@ -41,7 +40,7 @@ def push_image(image: Image, store: Store, target: Reference, told: Told, regist
                 return
             client.upload(target, layer.digest, layer.size, lambda: client.blob(origin, layer.digest, layer.size))
         else:
-            client.upload(target, layer.digest, layer.size, lambda: read(store.blob(layer.digest)))
+            client.upload(target, layer.digest, layer.size, lambda: store.chunks(layer.digest))
         told(layer.digest, "uploaded", layer.size)
 
     unique = {layer.digest: layer for layer in image.layers}
@@ -51,13 +50,6 @@ def push_image(image: Image, store: Store, target: Reference, told: Told, regist
     if not client.has_blob(target, image.config_digest):
         client.upload(target, image.config_digest, len(image.config), lambda: iter((image.config,)))
     return client.put_manifest(target, image.manifest, OCI_MANIFEST)
-
-
-def read(path: Path) -> Iterator[bytes]:
-    """A file in chunks of 1 MiB."""
-    with path.open("rb", buffering=0) as file:
-        while chunk := file.read(1 << 20):
-            yield chunk
 
 
 def base_blobs(image: Image) -> Callable[[ImageLayer], Iterator[bytes]] | None:

@@ -35,7 +35,7 @@ from typing import IO, Any
 
 from builder.errors import EngineError, InvalidError, PinError, UsageError
 from builder.model.jsontext import parse_json
-from builder.oci.blobs import Blobs, disk_error, hash_of, remove
+from builder.oci.blobs import CHUNK, Blobs, disk_error, hash_of, remove
 
 _OWNER = re.compile(r"[0-9]+\.[0-9a-f]{8}")
 _CLAIMS = "claims"
@@ -178,11 +178,8 @@ class Store(Blobs):
             data = self.blob(digest).read_bytes()
         except FileNotFoundError:
             raise PinError(f"{digest} is not in the store", where=str(self.root)) from None
-        if f"sha256:{hashlib.sha256(data).hexdigest()}" != digest:
-            self.discard(digest)
-            raise PinError(
-                f"{digest} is damaged in the store", where=str(self.root), next="run the command again: it is made anew"
-            )
+        if (actual := f"sha256:{hashlib.sha256(data).hexdigest()}") != digest:
+            raise self._damaged(digest, actual)
         return data
 
     def verify(self, digest: str) -> None:
@@ -192,13 +189,27 @@ class Store(Blobs):
         except FileNotFoundError:
             raise PinError(f"{digest} is not in the store", where=str(self.root)) from None
         if actual != digest:
-            self.discard(digest)
-            raise PinError(
-                f"{digest} is damaged in the store",
-                where=str(self.root),
-                cause=f"its bytes hash to {actual}",
-                next="run the command again: it is fetched anew",
-            )
+            raise self._damaged(digest, actual)
+
+    def chunks(self, digest: str) -> Iterator[bytes]:
+        """A blob, in chunks of 1 MiB. Raises PinError when it is damaged, at its end; it is removed then."""
+        seen = hashlib.sha256()
+        with self.blob(digest).open("rb", buffering=0) as file:
+            while chunk := file.read(CHUNK):
+                seen.update(chunk)
+                yield chunk
+        if (actual := f"sha256:{seen.hexdigest()}") != digest:
+            raise self._damaged(digest, actual)
+
+    def _damaged(self, digest: str, actual: str) -> PinError:
+        """The error for a blob with wrong bytes, which is removed."""
+        self.discard(digest)
+        return PinError(
+            f"{digest} is damaged in the store",
+            where=str(self.root),
+            cause=f"its bytes hash to {actual}",
+            next="run the command again: it is fetched or made anew",
+        )
 
     def discard(self, digest: str) -> None:
         """Remove a blob."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.errors import EngineError, UsageError
+from builder.errors import EngineError, PinError, UsageError
 from builder.oci.image import Image, ImageLayer
 from builder.oci.layout import write_layout
 from builder.oci.store import Store
@@ -51,6 +51,17 @@ def test_a_layout_holds_every_blob_under_its_hash(store: Store, tmp_path: Path) 
 def test_blobs_are_links_into_the_store(store: Store, tmp_path: Path) -> None:
     write_layout(image(store, b"one"), store, tmp_path / "out", name="a")
     assert (tmp_path / "out/blobs/sha256" / digest(b"one")[7:]).samefile(store.blob(digest(b"one")))
+
+
+def test_a_layer_that_was_damaged_in_the_store_is_not_handed_out(store: Store, tmp_path: Path) -> None:
+    made = image(store, b"one")
+    path = store.blob(digest(b"one"))
+    path.unlink()
+    path.write_bytes(b"onf")
+    with pytest.raises(PinError, match="is damaged in the store"):
+        write_layout(made, store, tmp_path / "out", name="a")
+    assert not (tmp_path / "out/index.json").exists()
+    assert not store.has(digest(b"one"))
 
 
 def test_blobs_are_copied_where_links_cannot_reach(

@@ -197,3 +197,17 @@ def test_a_store_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(EngineError, match="cannot write: Not a directory"):
         Store(tmp_path / "file/store")
+
+
+def test_a_blob_in_chunks_is_hashed_again(store: Store) -> None:
+    """So that no push or load passes on what was damaged, and the next build makes it anew."""
+    digest = store.put(bytes(3 << 20))
+    assert [len(chunk) for chunk in store.chunks(digest)] == [1 << 20] * 3
+    path = store.blob(digest)
+    path.chmod(0o644)
+    with path.open("r+b") as file:
+        file.write(b"x")
+    with pytest.raises(PinError, match="is damaged in the store") as caught:
+        list(store.chunks(digest))
+    assert "made anew" in caught.value.next
+    assert not store.has(digest)
