@@ -37,9 +37,8 @@ def lock(
     """Lock what recipes/locks/requests.yaml asks for, and pin bases to digests.
 
     Alone it resolves what is missing or was asked for differently; with names, only these. --update resolves what is
-    locked already as well: without names all sections, all sources and those bases of the project that are pinned.
-    A base that is not pinned yet is pinned by naming it; so are the tools of a checkout. What changed is printed, old
-    and new.
+    locked already as well: without names all sections, all sources, those bases of the project that are pinned and, in
+    a checkout, the tools. A base that is not pinned yet is pinned by naming it. What changed is printed, old and new.
     """
     from builder.lock.names import Lock
     from builder.project import Project

@@ -13,7 +13,7 @@ from builder.lock.names import Chosen, Lock
 from builder.lock.needs import unmet
 from builder.lock.seal import is_own_pin
 from builder.lock.sourcelist import SECTION
-from builder.lock.tools import check_tools, has_tools
+from builder.lock.tools import check_tools
 
 if TYPE_CHECKING:
     from builder.inputs.model import Input
@@ -50,7 +50,7 @@ def local_problems(lock: Lock, chosen: Chosen, say: Callable[[str], None]) -> li
         for name in names
         if (pin := lock.project.base(name).pin) and not is_own_pin(pin)
     ]
-    if chosen.tools or (chosen.every and has_tools(lock.root)):
+    if chosen.tools:
         problems += check_tools(lock.root)
     return [*problems, *_options(chosen)]
 

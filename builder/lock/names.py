@@ -87,7 +87,8 @@ class Lock:
         """
         if not names:
             requests = self.requests if self.is_own else LockRequests()
-            return Chosen(tuple(requested(requests)), (), tuple(requests.sources), every=True)
+            sections, sources = tuple(requested(requests)), tuple(requests.sources)
+            return Chosen(sections, (), sources, tools=has_tools(self.root), every=True)
         found = Chosen()
         for name in names:
             one = self._one(name)

@@ -151,7 +151,7 @@ def _tools(lock: Lock, made: Refreshed, update: bool, keep_going: bool, say: Cal
         return
     say("resolving the tools")
     try:
-        made.changes += update_tools(lock.root, ("--upgrade",) if update else ())
+        made.changes += update_tools(lock.root, upgrade=update)
     except BuilderError as error:
         if not keep_going:
             raise

@@ -6,7 +6,6 @@ import re
 import subprocess
 import tempfile
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,8 +55,11 @@ _OPTIONS = (
 
 
 def has_tools(root: Path) -> bool:
-    """Whether a project is a checkout of this program: an installed package has no such files."""
-    return (root / RUN).is_file() and (root / "pyproject.toml").is_file()
+    """Whether a project is a checkout of this program: neither an installed package nor a project of others."""
+    if not ((root / RUN).is_file() and (root / "pyproject.toml").is_file()):
+        return False
+    named = _project(root).get("project")
+    return isinstance(named, dict) and named.get("name") == "builder"
 
 
 def check_tools(root: Path) -> list[Problem]:
@@ -74,11 +76,11 @@ def check_tools(root: Path) -> list[Problem]:
     return problems
 
 
-def update_tools(root: Path, options: Sequence[str] = ()) -> list[Change]:
+def update_tools(root: Path, *, upgrade: bool) -> list[Change]:
     """Resolve all files and write those that changed, all or none; returns the changes.
 
-    options: for uv; pins that still fit stay, but with --upgrade or --upgrade-package NAME. Raises UsageError without
-    uv, PinError when they cannot be resolved.
+    upgrade: take the newest; else pins that still fit stay. Raises UsageError without uv, PinError when they cannot be
+    resolved.
     """
     from builder.inputs.hosts import wheel_indexes
     from builder.lock.wheels import uv_environment, uv_program
@@ -93,7 +95,7 @@ def update_tools(root: Path, options: Sequence[str] = ()) -> list[Change]:
             # uv keeps the pins that it finds in the file that it is to write.
             output = folder / tools.file.replace("/", "-")
             output.write_text(old[tools])
-            command = [uv_program(), "pip", "compile", *_OPTIONS, *options]
+            command = [uv_program(), "pip", "compile", *_OPTIONS, *(["--upgrade"] if upgrade else [])]
             command += [str(root / "pyproject.toml")] if tools.project else []
             command += [word for group in tools.groups for word in ("--group", group)]
             command += ["--constraints", str(folder / tools.within.replace("/", "-"))] if tools.within else []

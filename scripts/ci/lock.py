@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -15,7 +13,7 @@ from typing import Any
 from common import REPOSITORY, Failed, builder, set_outputs, summarize
 
 PATHS = ("recipes/locks", "recipes/bases")
-TOOLS = ("scripts/requirements.txt", "scripts/dev-requirements.txt", "scripts/ci/requirements.txt")
+TOOLS = "scripts/*requirements.txt"
 Answer = dict[str, list[dict[str, Any]]]
 # Characters: GitHub takes 65536 in a pull request.
 CHANGES, FAILED = 45_000, 15_000
@@ -37,13 +35,10 @@ def main() -> int:
         builder("lock", "--check", root=project)
     except Failed as error:
         code = code or error.code
-    if not arguments.names and (problem := lock_tools(project)):
-        found["failed"].append({"name": "tools", "what": problem})
-        code = code or 4
     patch = difference(project)
     arguments.folder.mkdir(parents=True, exist_ok=True)
     (arguments.folder / "lock.patch").write_bytes(patch)
-    text = table([*found["changes"], *loose["changes"], *tool_changes(project)], found["failed"])
+    text = table([*found["changes"], *loose["changes"]], found["failed"])
     (arguments.folder / "table.md").write_text(text + "\n", "utf-8")
     summarize(text)
     set_outputs(changed=bool(patch))
@@ -62,47 +57,12 @@ def resolved(project: Path, *words: str) -> tuple[Answer, int]:
             return {"changes": [], "failed": []}, error.code
 
 
-def lock_tools(project: Path) -> str:
-    """Resolve anew what the programs themselves run with; what went wrong, or nothing."""
-    script = project / "scripts/lock-tools"
-    if not script.is_file():
-        return ""
-    # uv lies beside this interpreter.
-    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run([script, "--upgrade"], env=env, stderr=subprocess.PIPE, text=True, check=False)
-    return done.stderr.strip()[-500:] if done.returncode else ""
-
-
-def tool_changes(project: Path) -> list[dict[str, Any]]:
-    """What differs from the commit in the versions of the tools."""
-    changes = []
-    for path in TOOLS:
-        before = subprocess.run(
-            ("git", "-C", str(project), "show", f"HEAD:{path}"), capture_output=True, text=True, check=False
-        ).stdout
-        old, new = pins(before), pins((project / path).read_text("utf-8") if (project / path).is_file() else "")
-        changes += [
-            {"name": path, "item": name, "old": old.get(name), "new": new.get(name)}
-            for name in sorted(old.keys() | new.keys())
-            if old.get(name) != new.get(name)
-        ]
-    return changes
-
-
-def pins(text: str) -> dict[str, str]:
-    """The versions of a requirements file; one that depends on the platform has several."""
-    found: dict[str, str] = {}
-    for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", text, re.MULTILINE):
-        found[name] = f"{found[name]}, {version}" if name in found else version
-    return found
-
-
 def difference(project: Path) -> bytes:
     """What differs from the commit, as a patch; new files too."""
     git = ("git", "-C", str(project))
     paths = [path for path in PATHS if (project / path).is_dir()]
     subprocess.run([*git, "add", "--intent-to-add", "--", *paths], check=True)
-    return subprocess.run([*git, "diff", "--binary", "--", *paths, *TOOLS], stdout=subprocess.PIPE, check=True).stdout
+    return subprocess.run([*git, "diff", "--binary", "--", *paths, TOOLS], stdout=subprocess.PIPE, check=True).stdout
 
 
 def table(changes: list[dict[str, Any]], failed: list[dict[str, Any]]) -> str:

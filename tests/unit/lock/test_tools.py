@@ -72,3 +72,12 @@ def test_the_versions_of_the_tests_go_with_those_of_the_program(copy: Path) -> N
 def test_a_project_that_is_no_checkout_has_none(cli: Cli) -> None:
     said = cli("lock", "--update", "tools")
     assert (said.code, "there are no tools to lock here" in said.err) == (2, True)
+
+
+def test_files_of_another_project_are_not_ours(copy: Path) -> None:
+    assert has_tools(copy)
+    path = copy / "pyproject.toml"
+    path.write_text(path.read_text().replace('name = "builder"', 'name = "builder-of-others"'))
+    assert not has_tools(copy)
+    path.write_text("[project]\n")
+    assert not has_tools(copy)

@@ -73,17 +73,16 @@ class TestLock:
         ]
 
     def test_the_tools_are_proposed_as_well(self, project: Checkout) -> None:
-        """Also when nothing else changed: then they are all that the pull request has."""
+        """Also when nothing else could be resolved: then they are all that the pull request has."""
         tools = ("scripts/requirements.txt", "scripts/dev-requirements.txt", "scripts/ci/requirements.txt")
-        write_files(project.folder, {"scripts/lock-tools": "#!/bin/sh\n" + "".join(f"echo a==2 >{x}\n" for x in tools)})
-        (project.folder / "scripts/lock-tools").chmod(0o755)
-        write_files(project.folder, dict.fromkeys(tools, "a==1 \\\n    --hash=sha256:00\nb==1\n"))
+        write_files(project.folder, dict.fromkeys(tools, "a==1\n"))
         git(project.folder, "add", ".")
         git(project.folder, "commit", "-q", "-m", "two")
-        done = self.lock(project, {})
+        rows = [{"kind": "tools", "name": name, "item": "a", "old": "1", "new": "2"} for name in tools]
+        done = self.lock(project, dict.fromkeys(tools, "a==2\n"), rows, self.FAILED)
         assert (done.returncode, project.outputs()) == (0, {"changed": "true"}), done.stderr
         written = (project.folder / "results/table.md").read_text("utf-8").splitlines()
-        assert written[2:] == [line for x in tools for line in (f"| {x} | a | 1 | 2 |", f"| {x} | b | 1 | - |")]
+        assert written[2:5] == [f"| {name} | a | 1 | 2 |" for name in tools]
         git(project.folder, "reset", "-q", "--hard")
         project.program("gh")
         done = project.run("scripts/ci/pull-request", "results")
