@@ -170,7 +170,7 @@ class Project:
                 raise PinError(
                     f"the lock has no section {name!r}",
                     where="recipes/locks",
-                    cause=_closest(name, self.section_names()),
+                    cause=closest(name, self.section_names()),
                     next=f"builder lock --update {name}",
                 )
             known = self._cache["section", name] = load_section(path)
@@ -217,7 +217,7 @@ class Project:
         path = self._find(relative, missing_ok=True) if _plain(name) else None
         if path is None:
             raise UsageError(
-                f"there is no {kind} {name!r}", cause=_closest(name, names()), next=f"builder list {kind}s"
+                f"there is no {kind} {name!r}", cause=closest(name, names()), next=f"builder list {kind}s"
             )
         data = parse_yaml(read_text(path), str(path))
         if not isinstance(data, dict):
@@ -232,7 +232,7 @@ class Project:
             if path is None:
                 listed: Iterable[str] = names()  # type: ignore[operator]
                 raise UsageError(
-                    f"there is no {kind} {name!r}", cause=_closest(name, listed), next=f"builder list {kind}s"
+                    f"there is no {kind} {name!r}", cause=closest(name, listed), next=f"builder list {kind}s"
                 )
             known = load(path, model)
             if getattr(known, "name", name) != name:
@@ -269,6 +269,7 @@ def _plain(name: str) -> bool:
     return re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name) is not None
 
 
-def _closest(name: str, names: Iterable[str]) -> str:
+def closest(name: str, names: Iterable[str]) -> str:
+    """The likely cause of an unknown name: that one of `names` was meant; empty when none is like it."""
     close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
     return f"did you mean {' or '.join(close)}?" if close else ""

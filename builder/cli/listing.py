@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -45,7 +46,7 @@ def show(
     json_: JsonOption = False,
 ) -> None:
     """Show one recipe, base or layer with everything that is known of it."""
-    from builder.project import Project
+    from builder.project import Project, closest
 
     project = Project()
     if name in project.recipe_names():
@@ -58,14 +59,11 @@ def show(
             return
         found = bases[0]
     else:
-        import difflib
-
         families = [base.family for base in project.bases.values()]
         names = dict.fromkeys([*project.recipe_names(), *project.base_names(), *families, *project.layer_names()])
-        close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
         raise UsageError(
             f"there is no recipe, base or layer {name!r}",
-            cause=f"did you mean {' or '.join(close)}?" if close else "",
+            cause=closest(name, names),
             next="builder list",
         )
     data = found.model_dump(mode="json", exclude_defaults=True)
@@ -88,15 +86,15 @@ def _rows(project: Project, kind: str) -> tuple[list[dict[str, Any]], list[Build
     """Everything of a kind, and what is wrong with the files of the others: one hides nothing but itself."""
     rows = []
     wrong: dict[str, BuilderError] = {}
-    names = {"recipes": project.recipe_names, "bases": project.base_names, "layers": project.layer_names}[kind]
+    kinds: dict[str, tuple[Callable[[], list[str]], Callable[[str], dict[str, Any]]]] = {
+        "recipes": (project.recipe_names, lambda name: _recipe(project, project.recipe(name))),
+        "bases": (project.base_names, lambda name: _base(project.base(name))),
+        "layers": (project.layer_names, lambda name: _layer(project.layer(name).definition)),
+    }
+    names, row = kinds[kind]
     for name in names():
         try:
-            if kind == "recipes":
-                rows.append(_recipe(project, project.recipe(name)))
-            elif kind == "bases":
-                rows.append(_base(project.base(name)))
-            else:
-                rows.append(_layer(project.layer(name).definition))
+            rows.append(row(name))
         except BuilderError as error:
             wrong.setdefault(str(error), error)
     return rows, list(wrong.values())

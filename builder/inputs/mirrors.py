@@ -22,6 +22,11 @@ def redact(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
+def without_logins(text: str) -> str:
+    """What a program said, without the credentials of the addresses in it."""
+    return re.sub(r"//[^/\s@]+@", "//", text)
+
+
 def wheel_indexes(environ: Mapping[str, str], uv_files: Iterable[str], pip_files: Iterable[str]) -> tuple[str, ...]:
     """The configured package indexes, the default one first; empty when nothing is configured.
 

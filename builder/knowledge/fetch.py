@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from pathlib import Path
@@ -11,6 +10,7 @@ from builder.errors import InvalidError, NetworkError, PinError, UsageError
 from builder.knowledge.extract import dump, extract
 from builder.knowledge.table import FOLDER, Table, load_table
 from builder.lock.write import write_file
+from builder.oci.blobs import hash_of
 
 _EXAMPLE = "name a version that was released, for example vllm==0.33.0"
 
@@ -53,7 +53,7 @@ def fetch_sdist(version: str, folder: Path, expected: str | None = None) -> Path
 
 
 def _is(path: Path, sha256: str) -> bool:
-    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == sha256
+    return path.is_file() and hash_of(path) == f"sha256:{sha256}"
 
 
 def update_table(version: str, folder: Path) -> Table | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from builder.errors import NetworkError, PinError, UsageError
-from builder.inputs.mirrors import deb822, redact
+from builder.inputs.mirrors import deb822, redact, without_logins
 from builder.model.lock import Deb, DebRequest
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -117,4 +117,4 @@ def _apt(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 def _last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.startswith("E:")] or text.splitlines()
-    return re.sub(r"//[^/\s@]+@", "//", lines[0]) if lines else "no message"
+    return without_logins(lines[0]) if lines else "no message"

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from builder.errors import NetworkError, PinError, UsageError
-from builder.inputs.mirrors import redact
+from builder.inputs.mirrors import redact, without_logins
 
 _SECONDS = 900
 _LOCAL = (
@@ -70,7 +70,7 @@ def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def _refused(address: str, tag: str, said: str) -> PinError | NetworkError:
     lines = [line for line in said.splitlines() if line.startswith(("fatal:", "error:"))] or said.splitlines()
-    cause = re.sub(r"//[^/\s@]+@", "//", lines[0])[:300] if lines else ""
+    cause = without_logins(lines[0])[:300] if lines else ""
     if any(mark in said for mark in _GONE):
         return PinError(f"there is no tag {tag}", where=redact(address), cause=cause, next="check the request")
     return NetworkError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,7 +13,7 @@ from builder.lock.load import load_requests
 from builder.lock.tools import RUN, has_tools
 from builder.model.base import Base
 from builder.model.lock import LockRequests, SourceLock
-from builder.project import Project, is_bundled
+from builder.project import Project, closest, is_bundled
 
 GROUPS = ("bases", "sections", "sources", "tools")
 
@@ -149,8 +148,7 @@ class Lock:
     def _closest(self, name: str) -> str:
         known = [*self.section_names, *self.project.base_names(), *self.source_names, *GROUPS]
         known += [alias for base in self.project.bases.values() for alias in base.aliases]
-        close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-        return f"did you mean {' or '.join(close)}?" if close else ""
+        return closest(name, known)
 
 
 def _joined(one: tuple[str, ...], other: Iterable[str]) -> tuple[str, ...]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import tempfile
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from builder.errors import InvalidError, PinError
+from builder.errors import InvalidError
 from builder.lock.change import Change, Problem
-from builder.lock.write import write_file
+from builder.lock.write import staged
 from builder.model.plan import canonical, sha256
 
 
@@ -48,10 +48,7 @@ FILES = (
         project=False,
     ),
 )
-_OPTIONS = (
-    "--universal", "--python-version", "3.11", "--generate-hashes", "--no-emit-index-url", "--no-header",
-    "--no-annotate", "--no-config", "--no-python-downloads", "--quiet",
-)  # fmt: skip
+_OPTIONS = ("--universal", "--python-version", "3.11", "--generate-hashes", "--no-emit-index-url")
 
 
 def has_tools(root: Path) -> bool:
@@ -65,12 +62,13 @@ def has_tools(root: Path) -> bool:
 def check_tools(root: Path) -> list[Problem]:
     """Which files were not made from pyproject.toml as it is, or were changed since. Raises InvalidError."""
     project = _project(root)
+    found = {tools.file: _parts(root / tools.file) for tools in FILES}
+    bodies = {file: body for file, (_, body) in found.items()}
     problems = []
     for tools in FILES:
-        path = root / tools.file
-        if not path.is_file():
+        if not (root / tools.file).is_file():
             problems.append(Problem("tools", "tools", f"{tools.file} is not there", "builder lock tools"))
-        elif _parts(path)[0] != _seal(root, project, tools, _parts(path)[1]):
+        elif found[tools.file][0] != _seal(project, tools, bodies):
             what = f"{tools.file} was resolved from another pyproject.toml, or changed since"
             problems.append(Problem("tools", "tools", what, "builder lock tools"))
     return problems
@@ -83,39 +81,34 @@ def update_tools(root: Path, *, upgrade: bool) -> list[Change]:
     resolved.
     """
     from builder.inputs.hosts import wheel_indexes
-    from builder.lock.wheels import uv_environment, uv_program
+    from builder.lock.wheels import uv_compile
 
     project = _project(root)
     index = wheel_indexes()[0]
-    old = {tools: _parts(root / tools.file)[1] for tools in FILES}
-    new: dict[Tools, str] = {}
+    old = {tools.file: _parts(root / tools.file)[1] for tools in FILES}
+    new: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="builder-tools-") as name:
         folder = Path(name)
         for tools in FILES:
             # uv keeps the pins that it finds in the file that it is to write.
             output = folder / tools.file.replace("/", "-")
-            output.write_text(old[tools])
-            command = [uv_program(), "pip", "compile", *_OPTIONS, *(["--upgrade"] if upgrade else [])]
-            command += [str(root / "pyproject.toml")] if tools.project else []
-            command += [word for group in tools.groups for word in ("--group", group)]
-            command += ["--constraints", str(folder / tools.within.replace("/", "-"))] if tools.within else []
-            done = subprocess.run(
-                [*command, "--output-file", str(output)],
-                cwd=root, env=uv_environment(index), capture_output=True, text=True, check=False,
-            )  # fmt: skip
-            if done.returncode:
-                raise PinError(
-                    f"uv cannot resolve {tools.file}",
-                    cause=re.sub(r"//[^/\s@]+@", "//", " ".join(done.stderr.split())),
-                    next="correct pyproject.toml",
-                )
-            new[tools] = output.read_text()
-    for tools, body in new.items():
-        seal = _seal(root, project, tools, body)
-        text = f"{tools.title}\n# seal: {seal}\n{body}"
-        if not (root / tools.file).is_file() or (root / tools.file).read_text() != text:
-            write_file(root / tools.file, text.encode())
-    return [change for tools in FILES for change in _changes(tools.file, old[tools], new[tools])]
+            output.write_text(old[tools.file])
+            words = [*_OPTIONS, *(["--upgrade"] if upgrade else [])]
+            words += [str(root / "pyproject.toml")] if tools.project else []
+            words += [word for group in tools.groups for word in ("--group", group)]
+            words += ["--constraints", str(folder / tools.within.replace("/", "-"))] if tools.within else []
+            words += ["--output-file", str(output)]
+            uv_compile(words, root, index, what=tools.file, mend="correct pyproject.toml")
+            new[tools.file] = output.read_text()
+    made = {
+        root / tools.file: f"{tools.title}\n# seal: {_seal(project, tools, new)}\n{new[tools.file]}".encode()
+        for tools in FILES
+    }
+    changed = {path: data for path, data in made.items() if not path.is_file() or path.read_bytes() != data}
+    with staged(changed) as put:
+        for path in changed:
+            put(path)
+    return [change for tools in FILES for change in _changes(tools.file, old[tools.file], new[tools.file])]
 
 
 def _project(root: Path) -> dict[str, Any]:
@@ -126,12 +119,12 @@ def _project(root: Path) -> dict[str, Any]:
         raise InvalidError(f"cannot be read: {error}", where=str(path)) from None
 
 
-def _seal(root: Path, project: dict[str, Any], tools: Tools, body: str) -> str:
+def _seal(project: dict[str, Any], tools: Tools, bodies: Mapping[str, str]) -> str:
     groups = project.get("dependency-groups", {})
     asked = [groups.get(group) for group in tools.groups]
     asked += [project.get("project", {}).get("dependencies")] if tools.project else []
-    within = _parts(root / tools.within)[1] if tools.within else None
-    return sha256(canonical([asked, within, body]))
+    within = bodies[tools.within] if tools.within else None
+    return sha256(canonical([asked, within, bodies[tools.file]]))
 
 
 def _parts(path: Path) -> tuple[str | None, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +16,7 @@ from builder.lock.seal import held, is_whole, sealed
 from builder.lock.wheels import resolve_wheels
 from builder.lock.write import write_section
 from builder.model.lock import Deb, DebLock, DebRequest, LockRequests, LockSection, Wheel, WheelLock, WheelRequest
+from builder.project import closest
 
 Request = DebRequest | WheelRequest
 
@@ -90,9 +90,7 @@ def select(requests: LockRequests, names: Sequence[str]) -> list[str]:
     everything = requested(requests)
     for name in names:
         if name not in everything:
-            close = difflib.get_close_matches(name, everything, n=3, cutoff=0.5)
-            hint = f"did you mean {' or '.join(close)}?" if close else ""
-            raise UsageError(f"there is no lock section {name!r} in {REQUESTS}", cause=hint)
+            raise UsageError(f"there is no lock section {name!r} in {REQUESTS}", cause=closest(name, everything))
     wanted = set(names) or set(everything)
     wanted |= {name for name, request in requests.wheels.items() if wanted & set(request.without)}
     return [name for name in everything if name in wanted]

@@ -19,7 +19,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from builder.errors import InvalidError, NetworkError, PinError, UsageError
-from builder.inputs.mirrors import redact
+from builder.inputs.mirrors import redact, without_logins
 from builder.model.lock import Wheel, WheelRequest
 
 if TYPE_CHECKING:
@@ -36,38 +36,44 @@ def resolve_wheels(request: WheelRequest, present: Sequence[Wheel], index: str) 
     address of the package index. Raises UsageError without uv, PinError when it cannot be resolved, NetworkError.
     """
     bound = [f"{wheel.name}=={wheel.version}" for wheel in present]
-    pinned = _uv_compile(request, [*request.constraints, *bound], index)
+    pinned = _compiled(request, [*request.constraints, *bound], index)
     held = {wheel.name for wheel in present}
     wanted = [(name, version) for name, version in pinned if name not in held]
     return _files(wanted, target_tags(request.python, request.platform), index)
 
 
-def _uv_compile(request: WheelRequest, constraints: Sequence[str], index: str) -> list[tuple[str, Version]]:
+def _compiled(request: WheelRequest, constraints: Sequence[str], index: str) -> list[tuple[str, Version]]:
     with tempfile.TemporaryDirectory(prefix="builder-uv-") as folder:
         Path(folder, "requirements.in").write_text("\n".join(request.requirements) + "\n")
         Path(folder, "constraints.txt").write_text("\n".join(constraints) + "\n")
-        command = [uv_program(), "pip", "compile", "requirements.in", "--constraints", "constraints.txt"]
-        command += ["--python-version", request.python, "--python-platform", request.platform]
-        command += ["--only-binary", ":all:", "--no-header", "--no-annotate", "--no-config", "--quiet"]
+        words = ["requirements.in", "--constraints", "constraints.txt"]
+        words += ["--python-version", request.python, "--python-platform", request.platform]
+        words += ["--only-binary", ":all:"]
         # The running interpreter will do: without this, uv downloads one of the target's version.
-        command += ["--python", sys.executable, "--no-python-downloads"]
-        command += [] if request.dependencies else ["--no-deps"]
-        result = subprocess.run(
-            command, cwd=folder, env=uv_environment(index), capture_output=True, text=True, check=False
-        )
-    if result.returncode:
-        raise PinError(
-            f"uv cannot resolve {', '.join(request.requirements)} for Python {request.python} on {request.platform}",
-            cause=re.sub(r"//[^/\s@]+@", "//", " ".join(result.stderr.split())),
-            next="correct the requirements or constraints in recipes/locks/requests.yaml",
-        )
-    return list(parse_pins(result.stdout))
+        words += ["--python", sys.executable]
+        words += [] if request.dependencies else ["--no-deps"]
+        what = f"{', '.join(request.requirements)} for Python {request.python} on {request.platform}"
+        mend = "correct the requirements or constraints in recipes/locks/requests.yaml"
+        return list(parse_pins(uv_compile(words, Path(folder), index, what=what, mend=mend)))
 
 
+def uv_compile(words: Sequence[str], folder: Path, index: str, *, what: str, mend: str) -> str:
+    """What `uv pip compile` prints, run in `folder` with `index` as its only index, whatever this machine sets for it.
+
+    words: its arguments. what, mend: for the error. Raises UsageError without uv, PinError when it cannot be resolved.
+    """
+    command = [uv_program(), "pip", "compile", *words, *_UV_OPTIONS]
+    done = subprocess.run(command, cwd=folder, env=_uv_environment(index), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise PinError(f"uv cannot resolve {what}", cause=without_logins(" ".join(done.stderr.split())), next=mend)
+    return done.stdout
+
+
+_UV_OPTIONS = ("--no-header", "--no-annotate", "--no-config", "--no-python-downloads", "--quiet")
 _UV_KEPT = ("UV_CACHE_DIR", "UV_HTTP_TIMEOUT", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_CONCURRENT_DOWNLOADS")
 
 
-def uv_environment(index: str) -> dict[str, str]:
+def _uv_environment(index: str) -> dict[str, str]:
     """The environment for uv with `index` as its only index, whatever this machine sets for uv otherwise.
 
     Not as an argument: the address may hold a password, and a command line can be seen.

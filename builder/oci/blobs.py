@@ -7,7 +7,7 @@ import errno
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import TypeGuard
@@ -77,14 +77,20 @@ class Blobs:
             target.unlink(missing_ok=True)
 
 
+def chunks_of(path: Path) -> Iterator[bytes]:
+    """A file's bytes, 1 MiB at a time."""
+    with path.open("rb", buffering=0) as file:
+        while chunk := file.read(CHUNK):
+            yield chunk
+
+
 def hash_of(path: Path, watch: Callable[[int], None] = lambda size: None) -> str:
     """The digest of a file. watch: told how many bytes were read; it may raise."""
     seen, size = hashlib.sha256(), 0
-    with path.open("rb", buffering=0) as file:
-        while chunk := file.read(CHUNK):
-            seen.update(chunk)
-            size += len(chunk)
-            watch(size)
+    for chunk in chunks_of(path):
+        seen.update(chunk)
+        size += len(chunk)
+        watch(size)
     return f"sha256:{seen.hexdigest()}"
 
 

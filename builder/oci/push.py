@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from builder.errors import UsageError
+from builder.errors import PinError, UsageError
+from builder.oci.blobs import chunks_of
 from builder.oci.image import Image, ImageLayer
 from builder.oci.manifest import OCI_MANIFEST
 from builder.oci.reference import Reference
@@ -40,7 +41,11 @@ def push_image(image: Image, store: Store, target: Reference, told: Told, regist
                 return
             client.upload(target, layer.digest, layer.size, lambda: client.blob(origin, layer.digest, layer.size))
         else:
-            client.upload(target, layer.digest, layer.size, lambda: store.chunks(layer.digest))
+            try:
+                client.upload(target, layer.digest, layer.size, lambda: chunks_of(store.blob(layer.digest)))
+            except PinError:
+                store.verify(layer.digest)  # it was hashed on its way; one that is damaged is removed and told
+                raise
         told(layer.digest, "uploaded", layer.size)
 
     unique = {layer.digest: layer for layer in image.layers}

@@ -35,7 +35,7 @@ from typing import IO, Any
 
 from builder.errors import EngineError, InvalidError, PinError, UsageError
 from builder.model.jsontext import parse_json
-from builder.oci.blobs import CHUNK, Blobs, disk_error, hash_of, remove
+from builder.oci.blobs import Blobs, chunks_of, disk_error, hash_of, remove
 
 _OWNER = re.compile(r"[0-9]+\.[0-9a-f]{8}")
 _CLAIMS = "claims"
@@ -194,10 +194,9 @@ class Store(Blobs):
     def chunks(self, digest: str) -> Iterator[bytes]:
         """A blob, in chunks of 1 MiB. Raises PinError when it is damaged, at its end; it is removed then."""
         seen = hashlib.sha256()
-        with self.blob(digest).open("rb", buffering=0) as file:
-            while chunk := file.read(CHUNK):
-                seen.update(chunk)
-                yield chunk
+        for chunk in chunks_of(self.blob(digest)):
+            seen.update(chunk)
+            yield chunk
         if (actual := f"sha256:{seen.hexdigest()}") != digest:
             raise self._damaged(digest, actual)
 

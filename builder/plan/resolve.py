@@ -86,7 +86,7 @@ def select_base(project: Project, recipe: Recipe, wanted: str | None) -> Base:
     ):
         if match:
             return match[0]
-    if not any(wanted in (base.name, base.family, *base.aliases) for base in project.bases.values()):
+    if not project.bases_called(wanted):
         raise UsageError(f"there is no base {wanted!r}", next="builder list bases")
     fitting = ", ".join(dict.fromkeys(base.name for base in candidates))
     raise UsageError(
