@@ -97,8 +97,8 @@ class Project:
 
     def _recipe(self, name: str) -> Recipe:
         from builder.model.recipe import Recipe
+        from builder.model.variant import extended
         from builder.model.yamlfile import build
-        from builder.plan.variant import extended
 
         data = extended(name, lambda other: self._data("recipe", f"recipes/{other}.yaml", other, self.recipe_names))
         path = self._find(f"recipes/{name}.yaml")
@@ -162,7 +162,7 @@ class Project:
 
     def section(self, name: str) -> LockSection:
         """A lock section. Raises PinError when it is missing, InvalidError when it is not valid."""
-        from builder.lock.load import load_section
+        from builder.model.lockfile import load_section
 
         if (known := self._cache.get(("section", name))) is None:
             path = self._find(f"recipes/locks/{name}.json", missing_ok=True) if _plain(name) else None
@@ -216,9 +216,7 @@ class Project:
 
         path = self._find(relative, missing_ok=True) if _plain(name) else None
         if path is None:
-            raise UsageError(
-                f"there is no {kind} {name!r}", cause=closest(name, names()), next=f"builder list {kind}s"
-            )
+            raise UsageError(f"there is no {kind} {name!r}", cause=closest(name, names()), next=f"builder list {kind}s")
         data = parse_yaml(read_text(path), str(path))
         if not isinstance(data, dict):
             raise InvalidError(f"not a {kind}", where=str(path))

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any, Literal
 
 from builder.errors import PinError
-from builder.model.jsontext import parse_json
+from builder.jsontext import parse_json
 from builder.model.plan import Plan, PlannedLayer, canonical, sha256
 
 Kind = Literal["deb", "wheel", "source", "file", "toolchain", "base"]

@@ -9,21 +9,21 @@ from typing import Annotated
 import typer
 
 from builder import __version__
-from builder.cli.bench import bench
-from builder.cli.build import build
-from builder.cli.doctor import doctor
-from builder.cli.gc import gc
-from builder.cli.lint import lint, rules
-from builder.cli.listing import list_, show
+from builder.cli.image.build import build
+from builder.cli.image.gc import gc
+from builder.cli.image.mirror import mirror
+from builder.cli.image.plan import plan, render
+from builder.cli.image.push import load, push
+from builder.cli.image.test import test
 from builder.cli.lock import lock
-from builder.cli.mirror import mirror
-from builder.cli.new import new
 from builder.cli.options import JsonOption, print_json
-from builder.cli.planning import plan, render
-from builder.cli.prefetch import prefetch
-from builder.cli.pushing import load, push
-from builder.cli.run import run as run_recipe
-from builder.cli.smoke import test
+from builder.cli.recipe.lint import lint, rules
+from builder.cli.recipe.listing import list_, show
+from builder.cli.recipe.new import new
+from builder.cli.spark.bench import bench
+from builder.cli.spark.doctor import doctor
+from builder.cli.spark.prefetch import prefetch
+from builder.cli.spark.run import run as run_recipe
 
 INTERRUPTED = 130
 

@@ -11,9 +11,9 @@ from builder.cli.options import JsonOption, print_json, say
 from builder.errors import UsageError
 
 if TYPE_CHECKING:
-    from builder.lock.change import Change
-    from builder.lock.names import Chosen, Lock
+    from builder.lock.findings import Change
     from builder.lock.refresh import Refreshed
+    from builder.lock.selection import Chosen, Lock
 
 
 def lock(
@@ -40,7 +40,7 @@ def lock(
     locked already as well: without names all sections, all sources, those bases of the project that are pinned and, in
     a checkout, the tools. A base that is not pinned yet is pinned by naming it. What changed is printed, old and new.
     """
-    from builder.lock.names import Lock
+    from builder.lock.selection import Lock
     from builder.project import Project
 
     if check and (update or keep_going):
@@ -56,8 +56,8 @@ def lock(
 
 
 def _check(lock: Lock, chosen: Chosen, remote: bool, json_: bool) -> None:
-    from builder.lock.change import raise_for
-    from builder.lock.look import local_problems, remote_problems
+    from builder.lock.findings import raise_for
+    from builder.lock.verify import local_problems, remote_problems
 
     problems = local_problems(lock, chosen, say)
     what = "of what is locked is not as requested"
@@ -70,7 +70,7 @@ def _check(lock: Lock, chosen: Chosen, remote: bool, json_: bool) -> None:
 
 
 def _refresh(lock: Lock, chosen: Chosen, update: bool, keep_going: bool, json_: bool) -> None:
-    from builder.lock.change import raise_for
+    from builder.lock.findings import raise_for
     from builder.lock.refresh import Refreshed, refresh
 
     made = Refreshed()
@@ -95,7 +95,7 @@ def _tell(made: Refreshed, json_: bool) -> None:
 
 
 def _print(changes: list[Change]) -> None:
-    from builder.cli.listing import print_table
+    from builder.cli.recipe.listing import print_table
 
     rows = [{**asdict(change), "old": _short(change.old), "new": _short(change.new)} for change in changes]
     print_table(rows, ("name", "item", "old", "new"))

@@ -12,10 +12,10 @@ from builder.errors import UsageError
 from builder.text import escaped, printable
 
 if TYPE_CHECKING:
-    from builder.mirror.site import Site
+    from builder.mirror.source import Site
     from builder.model.plan import Plan
-    from builder.oci.store import Store
     from builder.project import Project
+    from builder.store.store import Store
 
 RecipeOption = Annotated[str, typer.Option("--recipe", "-r", help="Recipe to use; `builder list` shows them.")]
 BaseOption = Annotated[
@@ -46,7 +46,7 @@ CompressionOption = Annotated[
 
 def open_store() -> Store:
     """The store of this user."""
-    from builder.oci.store import Store, default_root
+    from builder.store.store import Store, default_root
 
     return Store(default_root())
 
@@ -61,7 +61,7 @@ def make_plan(
     profile: str | None = None,
 ) -> Plan:
     """The plan that the common options ask for."""
-    from builder.oci.layer import MEDIA_TYPES
+    from builder.oci.layerblob import MEDIA_TYPES
     from builder.plan.resolve import parse_sets, resolve
 
     if compression not in MEDIA_TYPES:
@@ -80,7 +80,7 @@ def make_plan(
 def check_tag(tag: str | None) -> None:
     """Raises UsageError for what no image can be called."""
     if tag is not None:
-        from builder.oci.reference import Reference
+        from builder.model.reference import Reference
 
         Reference.parse(tag)
 

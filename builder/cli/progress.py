@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from builder.cli.options import say, size
-from builder.produce.events import Event, now
+from builder.events import Event, now
 
 if TYPE_CHECKING:
     from rich.table import Table

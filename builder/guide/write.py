@@ -8,12 +8,12 @@ from typing import Any
 
 import yaml
 
-from builder.cli.card import rates
-from builder.guide.logs import lines
+from builder.guide.card import rates
+from builder.knowledge.loglines import lines
 from builder.knowledge.rule import all_rules
 from builder.model.recipe import LayerUse, Recipe
-from builder.plan.serve import flag_words
-from builder.plan.variant import with_profile
+from builder.model.variant import with_profile
+from builder.plan.command import flag_words
 from builder.project import Project
 from builder.serve.formats import shell
 from builder.serve.spec import transport

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from builder import __version__
 from builder.errors import BuilderError, NetworkError, PinError
-from builder.inputs.model import FetchEvent, Input
-from builder.inputs.places import Hosts, Mirror, address_of, failure, machine_hosts, mirrors_of
+from builder.inputs.candidates import Hosts, Mirror, address_of, failure, machine_hosts, mirrors_of
 from builder.inputs.transfer import Cancelled, Download, Failed
-from builder.mirror.site import Site, refused
-from builder.oci.blobs import Blobs
+from builder.mirror.source import Site, refused
+from builder.model.inputs import FetchEvent, Input
+from builder.store.blobs import Blobs
 
 if TYPE_CHECKING:
     import requests

@@ -11,8 +11,8 @@ from threading import Event
 from typing import TYPE_CHECKING, Literal
 
 from builder.errors import NetworkError, PinError
-from builder.inputs.model import Input
-from builder.oci.blobs import Blobs, BlobWriter
+from builder.model.inputs import Input
+from builder.store.blobs import Blobs, BlobWriter
 
 if TYPE_CHECKING:
     import requests

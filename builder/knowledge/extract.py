@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from builder.errors import InvalidError
-from builder.knowledge.source import Sources, class_fields, constant_keys
+from builder.knowledge.pysource import Sources, class_fields, constant_keys
 from builder.knowledge.table import FlagKind, Table
 
 _ARGS = "vllm/engine/arg_utils.py"

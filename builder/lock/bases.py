@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from builder.errors import BuilderError, InvalidError, NetworkError, PinError
-from builder.lock.change import Change
-from builder.lock.parallel import each
+from builder.lock.findings import Change
 from builder.lock.pinfile import with_pin
 from builder.lock.seal import is_own_pin, sealed_pin
 from builder.model.base import Base, Pin
-from builder.oci.reference import Reference
-from builder.oci.registry import MismatchError, Registry
+from builder.model.reference import Reference
+from builder.parallel import each
+from builder.registry.client import MismatchError, Registry
 
 PLATFORM = "linux/arm64"
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from builder.errors import BuilderError
-from builder.lock.change import Change, Kind, Problem, problem, raise_for
-from builder.lock.names import Chosen, Lock
+from builder.lock.findings import Change, Kind, Problem, problem, raise_for
 from builder.lock.seal import is_whole
+from builder.lock.selection import Chosen, Lock
 from builder.lock.sourcelist import SECTION, Wanted, locked_sources, stale_sources, wanted_sources, with_sources
 from builder.lock.write import staged, write_section
 from builder.model.lock import Source
@@ -112,9 +112,7 @@ def _lock_sources(
         made.changes += changes
 
 
-def _failures(
-    kind: Kind, names: Sequence[str], found: Sequence[object], made: Refreshed, keep_going: bool
-) -> None:
+def _failures(kind: Kind, names: Sequence[str], found: Sequence[object], made: Refreshed, keep_going: bool) -> None:
     failed = [(name, error) for name, error in zip(names, found, strict=True) if isinstance(error, BuilderError)]
     problems = [problem(kind, name, error) for name, error in failed]
     made.failed += problems
@@ -126,9 +124,9 @@ def _failures(
 
 
 def _table(version: str, made: Refreshed, keep_going: bool, say: Callable[[str], None]) -> None:
-    from builder.knowledge.fetch import update_table
     from builder.knowledge.table import load_table
-    from builder.oci.store import default_root
+    from builder.lock.tables import update_table
+    from builder.store.store import default_root
 
     say(f"reading the options of vllm {version}")
     old = load_table(version)
@@ -163,7 +161,7 @@ def _sections(
 ) -> None:
     if not chosen.sections or lock.locks is None:
         return
-    from builder.lock.update import update as resolve
+    from builder.lock.sections import update as resolve
 
     def failed(name: str, error: BuilderError) -> None:
         kind: Kind = "debs" if name in lock.requests.debs else "wheels"

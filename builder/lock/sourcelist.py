@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from builder.errors import InvalidError, UsageError
-from builder.lock.change import Change
-from builder.lock.load import load_section
+from builder.lock.findings import Change
 from builder.lock.seal import CHANGED, is_whole, sealed
 from builder.model.lock import LockRequests, Source, SourceLock
+from builder.model.lockfile import load_section
 
 SECTION = "sources"
 

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.errors import BuilderError, NetworkError, PinError
+from builder.inputs.candidates import Hosts, address_of, machine_hosts, mirrors_of
 from builder.inputs.mirrors import redact
-from builder.inputs.model import Input, from_source
-from builder.inputs.places import Hosts, address_of, machine_hosts, mirrors_of
 from builder.inputs.transfer import CHUNK, TIMEOUT, Failed, as_failed, check_status
 from builder.lock.git import read_tag
 from builder.lock.gittree import tree_of_archive
-from builder.lock.parallel import each
 from builder.lock.sourcelist import Wanted, archive_name
+from builder.model.inputs import Input, from_source
 from builder.model.lock import LockRequests, Source, SourceRequest
+from builder.parallel import each
 
 if TYPE_CHECKING:
     import requests

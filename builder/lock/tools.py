@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.errors import InvalidError
-from builder.lock.change import Change, Problem
+from builder.lock.findings import Change, Problem
 from builder.lock.write import staged
 from builder.model.plan import canonical, sha256
 

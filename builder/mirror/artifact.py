@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from builder.inputs.model import Input
+from builder.model.inputs import Input
 from builder.model.plan import Plan, canonical
 from builder.oci.manifest import OCI_MANIFEST, sha256
 

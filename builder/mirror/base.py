@@ -9,12 +9,12 @@ from typing import Any
 from builder.attest.receipt import base_used
 from builder.engine.base import LocalBase
 from builder.errors import BuilderError, NetworkError, PinError
-from builder.mirror.site import Site, mirror_command
+from builder.mirror.source import Site, mirror_command
 from builder.model.plan import Plan
-from builder.oci.blobs import Blobs
 from builder.oci.layout import begin, list_entry
 from builder.oci.manifest import parse_manifest
-from builder.oci.store import Store
+from builder.store.blobs import Blobs
+from builder.store.store import Store
 
 
 def local_base(

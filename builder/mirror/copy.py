@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from threading import Event, Lock
 
 from builder.errors import BuilderError, EngineError, NetworkError, PinError
+from builder.events import Event as Told
+from builder.events import Listener
 from builder.inputs.fetch import fetch
-from builder.inputs.model import FetchEvent, Input
 from builder.inputs.transfer import Cancelled
 from builder.mirror.artifact import (
     Artifact,
@@ -21,17 +22,16 @@ from builder.mirror.artifact import (
     locked_contents,
     make_artifact,
 )
-from builder.mirror.place import FolderPlace, Place
-from builder.mirror.site import Site
+from builder.mirror.backend import FolderPlace, Place
+from builder.mirror.basefetch import base_image
+from builder.mirror.source import Site
+from builder.model.inputs import FetchEvent, Input
 from builder.model.plan import Plan
-from builder.oci.basefetch import base_image
-from builder.oci.blobs import Blobs
-from builder.oci.image import BaseImage
-from builder.oci.reference import Reference
-from builder.oci.registry import Registry
-from builder.oci.store import Store
-from builder.produce.events import Event as Told
-from builder.produce.events import Listener
+from builder.model.reference import Reference
+from builder.oci.assemble import BaseImage
+from builder.registry.client import Registry
+from builder.store.blobs import Blobs
+from builder.store.store import Store
 
 AT_ONCE = 4
 

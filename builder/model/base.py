@@ -11,7 +11,7 @@ from builder.errors import UsageError
 from builder.model.check import Check
 from builder.model.common import Digest, EnvName, ImagePath, Line, Name, NoSecrets, Sha256, Strict, Version
 from builder.model.recipe import LayerUse
-from builder.oci.reference import Reference
+from builder.model.reference import Reference
 
 Family = Literal["ngc", "vllm-openai", "hermetic", "community"]
 

@@ -93,9 +93,7 @@ RelativePath = Annotated[
     AfterValidator(_no_control_characters),
     AfterValidator(_stays),
 ]
-Timestamp = Annotated[
-    str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"), AfterValidator(_is_a_time)
-]
+Timestamp = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"), AfterValidator(_is_a_time)]
 """UTC, seconds, RFC 3339."""
 
 Flagged = Annotated[bool, Field(strict=True)]

@@ -7,8 +7,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from builder.inputs.model import Input
 from builder.model.check import Check
+from builder.model.inputs import Input
 
 
 def canonical(value: Any) -> bytes:

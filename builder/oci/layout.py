@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from builder.errors import UsageError
-from builder.model.jsontext import parse_json
-from builder.oci.blobs import disk_error
-from builder.oci.image import Image, ImageLayer
+from builder.jsontext import parse_json
+from builder.oci.assemble import Image, ImageLayer
 from builder.oci.manifest import MANIFEST_LIMIT, OCI_INDEX, OCI_MANIFEST
-from builder.oci.store import Store
+from builder.store.blobs import disk_error
+from builder.store.store import Store
 
 _NAME = "org.opencontainers.image.ref.name"
 
@@ -58,9 +58,7 @@ def prepare(folder: Path, option: str = "--output oci:DIR") -> None:
     if folder.exists() and not folder.is_dir():
         raise UsageError("is a file, not a folder", where=str(folder))
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "oci-layout").exists():
-        raise UsageError(
-            "is not empty and not an OCI layout", where=str(folder), next=f"name a new folder: {option}"
-        )
+        raise UsageError("is not empty and not an OCI layout", where=str(folder), next=f"name a new folder: {option}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

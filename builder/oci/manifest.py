@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import Any
 
 from builder.errors import NetworkError, PinError
-from builder.model.jsontext import parse_json
-from builder.oci.reference import is_digest
+from builder.jsontext import parse_json
+from builder.model.reference import is_digest
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from builder.model.plan import PlannedLayer, canonical, sha256
-from builder.oci.layer import format_id
+from builder.oci.layerblob import format_id
 from builder.unpack import FORMAT
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from builder.errors import InvalidError, PinError, UsageError
-from builder.inputs.model import Input, from_deb, from_source, from_wheel
 from builder.model.base import Base
+from builder.model.inputs import Input, from_deb, from_source, from_wheel
 from builder.model.layer import Layer, Parameter, PlacedFile, WheelGroup
 from builder.model.lock import DebLock, SourceLock, WheelLock
 from builder.model.plan import PlannedLayer, Variable

@@ -10,12 +10,12 @@ from builder.errors import PinError, UsageError
 from builder.model.base import Base
 from builder.model.plan import Plan, PlannedLayer, Variable
 from builder.model.recipe import LayerUse, Recipe
+from builder.model.variant import DEFAULT, with_profile
+from builder.plan.command import serving
 from builder.plan.keys import toolchain_digest, with_key
 from builder.plan.layers import Use, make_use, one_per_file, plan_layer
-from builder.plan.serve import serving
 from builder.plan.stages import check_stages
 from builder.plan.template import render_dockerfile
-from builder.plan.variant import DEFAULT, with_profile
 from builder.project import Project
 
 PLATFORM = "linux/arm64"

@@ -13,18 +13,18 @@ from threading import Lock
 from builder.attest.receipt import base_used
 from builder.engine.base import Engine, host_architecture
 from builder.engine.process import Cancelled
+from builder.events import Event, Listener, State
 from builder.inputs.fetch import fetch
-from builder.inputs.model import FetchEvent, Input
 from builder.inputs.transfer import Cancelled as FetchCancelled
 from builder.mirror.base import local_base
-from builder.mirror.site import Site
+from builder.mirror.source import Site
+from builder.model.inputs import FetchEvent, Input
 from builder.model.plan import Plan, PlannedLayer
-from builder.oci.blobs import disk_error, is_full
-from builder.oci.store import LayerRecord, Store
 from builder.produce.dockerfile import produce_dockerfile
-from builder.produce.events import Event, Listener, State
 from builder.produce.files import produce_files
 from builder.produce.survey import Needs
+from builder.store.blobs import disk_error, is_full
+from builder.store.store import LayerRecord, Store
 
 # mallopt(3)
 _M_ARENA_MAX = -8
@@ -172,9 +172,7 @@ class Builder:
                     start(job)
 
         try:
-            fetch(
-                self.store, wanted, offline=self.offline, progress=heard, cancel=self._cancel, site=self.site
-            )
+            fetch(self.store, wanted, offline=self.offline, progress=heard, cancel=self._cancel, site=self.site)
         except FetchCancelled:
             raise Cancelled from None
         except BaseException as error:

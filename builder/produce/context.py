@@ -9,16 +9,16 @@ from typing import NoReturn
 
 import builder.unpack
 from builder.errors import UsageError
+from builder.events import Event, Listener
 from builder.inputs.fetch import fetch
-from builder.inputs.model import FetchEvent
-from builder.mirror.site import Site
+from builder.mirror.source import Site
+from builder.model.inputs import FetchEvent
 from builder.model.plan import Plan
-from builder.oci.blobs import disk_error, remove
-from builder.oci.store import LayerRecord, Store
 from builder.produce.build import Builder
 from builder.produce.dockerfile import write_context
-from builder.produce.events import Event, Listener
 from builder.produce.survey import check_space, survey_roots
+from builder.store.blobs import disk_error, remove
+from builder.store.store import LayerRecord, Store
 
 
 def write_full_context(
@@ -85,9 +85,9 @@ def _toolchains(
 ) -> dict[str, LayerRecord]:
     needs = survey_roots(store, plan)
     check_space(store, needs)
-    Builder(
-        store, plan, engine=_no_engine, offline=offline, listener=listener, log=lambda line: None, site=site
-    ).run(needs)
+    Builder(store, plan, engine=_no_engine, offline=offline, listener=listener, log=lambda line: None, site=site).run(
+        needs
+    )
     found = {}
     for layer in plan.toolchains:
         record = store.layer(layer.key)

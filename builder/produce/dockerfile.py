@@ -11,12 +11,12 @@ from threading import Event
 from builder.attest.receipt import Ledger, Used
 from builder.engine.base import BuildRequest, Engine, LayoutError, LocalBase, Log, host_architecture
 from builder.errors import EngineError, InvalidError
-from builder.inputs.model import Input
+from builder.model.inputs import Input
 from builder.model.plan import PlannedLayer
-from builder.oci.blobs import hash_of, remove
-from builder.oci.layer import write_layer
-from builder.oci.store import LayerRecord, Store
+from builder.oci.layerblob import write_layer
 from builder.produce.files import with_receipt
+from builder.store.blobs import hash_of, remove
+from builder.store.store import LayerRecord, Store
 from builder.unpack.entry import UnpackError
 from builder.unpack.spool import index
 from builder.unpack.tree import normalise

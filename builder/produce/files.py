@@ -11,8 +11,8 @@ from typing import Any
 from builder.attest.receipt import Ledger, receipt
 from builder.errors import InvalidError
 from builder.model.plan import PlannedLayer
-from builder.oci.layer import write_layer
-from builder.oci.store import LayerRecord, Store
+from builder.oci.layerblob import write_layer
+from builder.store.store import LayerRecord, Store
 from builder.unpack.entry import UnpackError
 from builder.unpack.spool import Spool
 from builder.unpack.tree import entries

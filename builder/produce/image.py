@@ -8,15 +8,15 @@ from dataclasses import asdict, dataclass
 from builder.attest.receipt import base_used, check_inputs, used_of
 from builder.engine.base import Engine
 from builder.errors import InvalidError
-from builder.mirror.site import Site
+from builder.events import Listener
+from builder.mirror.basefetch import base_image
+from builder.mirror.source import Site
 from builder.model.plan import Plan
-from builder.oci.basefetch import base_image
-from builder.oci.image import Image, assemble
-from builder.oci.store import LayerRecord, Store
+from builder.oci.assemble import Image, assemble
 from builder.produce.build import Builder
 from builder.produce.conflicts import check_conflicts
-from builder.produce.events import Listener
 from builder.produce.survey import Needs, check_space, survey
+from builder.store.store import LayerRecord, Store
 
 _VERSION = 2
 """Of image records. One of another version is written anew."""
@@ -54,9 +54,9 @@ def build_image(
     if needs.layers:
         announce(needs)
         check_space(store, needs)
-        Builder(
-            store, plan, engine=engine, offline=offline, listener=listener, log=log, jobs=jobs, site=site
-        ).run(needs)
+        Builder(store, plan, engine=engine, offline=offline, listener=listener, log=log, jobs=jobs, site=site).run(
+            needs
+        )
     built = assembled(store, plan, base_checked=base is not None, offline=offline)
     return Built(plan, built.image, built.records, frozenset(layer.id for layer in needs.layers))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from builder.engine.base import host_architecture
 from builder.errors import EngineError
 from builder.model.plan import Plan, PlannedLayer
-from builder.oci.store import Store
+from builder.store.store import Store
 
 DEB_GROWTH = 5
 """Unpacked bytes for each byte of a Debian package, rounded up (measured 4.3 over the root of trixie)."""

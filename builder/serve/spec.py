@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from builder.errors import UsageError
 from builder.model.base import Base
 from builder.model.recipe import Recipe
-from builder.plan.serve import serving
+from builder.plan.command import serving
 
 RAY_PORT = 6379
 COMPILE_CACHE = "~/vllm-compile-cache"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Any
 
-from builder.smoke.fatbin import describe
+from builder.smoke.elf.fatbin import describe
 from builder.smoke.report import Report, Result, Status
 from builder.text import printable
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from builder.errors import InvalidError
-from builder.oci.blobs import disk_error
 from builder.smoke.report import Report, Result, Status
+from builder.store.blobs import disk_error
 from builder.text import escaped
 
 MEDIA_TYPE = "application/vnd.builder.smoke.results.v1+json"

@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 
 from builder.inputs.fetch import fetch
-from builder.oci.store import Store
 from builder.plan.resolve import resolve
 from builder.project import Project
+from builder.store.store import Store
 
 RECIPE = """\
 name: bench

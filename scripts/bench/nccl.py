@@ -18,11 +18,11 @@ from pathlib import Path
 
 from builder.engine.base import host_architecture
 from builder.engine.select import select_engine
-from builder.oci.store import Store
 from builder.plan.resolve import resolve
 from builder.produce.build import Builder
 from builder.produce.survey import survey, survey_roots
 from builder.project import Project
+from builder.store.store import Store
 
 
 def main(engine: str, functions: str) -> None:

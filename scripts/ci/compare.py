@@ -16,7 +16,7 @@ from common import Record, records, set_outputs, summarize
 from tag import plan_tag, target
 
 from builder.errors import BuilderError, PinError
-from builder.oci.registry import Registry
+from builder.registry.client import Registry
 
 DIFFERS = 8
 

@@ -13,8 +13,8 @@ import sys
 from common import Record
 
 from builder.errors import BuilderError
-from builder.oci.reference import Reference
-from builder.oci.registry import Registry
+from builder.model.reference import Reference
+from builder.registry.client import Registry
 
 
 def main() -> int:

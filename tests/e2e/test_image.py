@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from builder.oci.store import Store
 from builder.plan.resolve import resolve
 from builder.project import Project
-from builder.smoke.chroot import ChrootRunner
-from builder.smoke.gather import checks_of
-from builder.smoke.image import open_image
-from builder.smoke.runner import Command, run
+from builder.smoke.cpu.chroot import ChrootRunner
+from builder.smoke.cpu.runner import Command, run
+from builder.smoke.image.opened import open_image
+from builder.smoke.plan_checks import checks_of
+from builder.store.store import Store
 from tests.e2e.conftest import WHAT, Build, builder
 
 pytestmark = [pytest.mark.engine, pytest.mark.registry, pytest.mark.qemu, pytest.mark.slow]

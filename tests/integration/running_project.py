@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from builder.oci.store import Store
+from builder.store.store import Store
 from tests.integration.sabotage_project import Tools, locked, locked_wheels, project, static
 from tests.support.arm64 import arm64_nccl
 from tests.support.project import Sample

@@ -13,11 +13,11 @@ from typing import Any
 import zstandard
 
 from builder.model.check import Check
-from builder.oci.store import Store
 from builder.produce.image import Built
-from builder.smoke.gather import checks_of
-from builder.smoke.image import Image, LayerBlob, open_image
-from builder.smoke.layers import LayerStream, clean
+from builder.smoke.image.layerstream import LayerStream, clean
+from builder.smoke.image.opened import Image, LayerBlob, open_image
+from builder.smoke.plan_checks import checks_of
+from builder.store.store import Store
 from tests.unit.smoke.make import Member, tar
 
 Tree = dict[str, Member]

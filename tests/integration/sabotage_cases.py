@@ -6,7 +6,7 @@ import hashlib
 import random
 from dataclasses import replace
 
-from builder.smoke.image import LayerBlob
+from builder.smoke.image.opened import LayerBlob
 from tests.integration.sabotage import Broken, Cases
 from tests.integration.sabotage_project import SITE
 from tests.unit.smoke.make import Member, elf, fatbin, folder, link, program

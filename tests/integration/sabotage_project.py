@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from builder.engine.base import BuildRequest
-from builder.oci.store import Store
 from builder.plan.resolve import resolve
 from builder.produce.image import Built, build_image
+from builder.store.store import Store
 from tests.support.debs import PASSWD, deb
 from tests.support.engine import FakeEngine
 from tests.support.project import ROOT, Sample, hashed, sample, shipped
@@ -67,9 +67,7 @@ def made_wheels() -> dict[str, bytes]:
             version="3.6.0",
             modes={f"triton/backends/nvidia/bin/ptxas{suffix}": 0o755 for suffix in ("", "-blackwell")},
         ),
-        "vllm 0.20.0": wheel(
-            "vllm", {"vllm/__init__.py": "def main(): ...\n"}, version="0.20.0", entry_points=script
-        ),
+        "vllm 0.20.0": wheel("vllm", {"vllm/__init__.py": "def main(): ...\n"}, version="0.20.0", entry_points=script),
     }
 
 

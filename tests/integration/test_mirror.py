@@ -19,14 +19,14 @@ from builder.engine.buildah import BuildahEngine
 from builder.engine.docker import DockerEngine
 from builder.errors import NetworkError, PinError
 from builder.mirror.artifact import ARTIFACT, locked_contents
-from builder.mirror.place import RegistryPlace
-from builder.mirror.site import Site
+from builder.mirror.backend import RegistryPlace
+from builder.mirror.source import Site
 from builder.model.plan import Plan
-from builder.oci.auth import Credentials
+from builder.model.reference import Reference
 from builder.oci.manifest import OCI_MANIFEST
-from builder.oci.reference import Reference
-from builder.oci.registries import RegistriesConfig
-from builder.oci.registry import Registry
+from builder.registry.auth import Credentials
+from builder.registry.client import Registry
+from builder.registry.config import RegistriesConfig
 from tests.integration.test_registry import host as host  # noqa: PLC0414 (a fixture)
 from tests.support.debs import with_folders
 from tests.support.engine import FakeEngine

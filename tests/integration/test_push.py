@@ -14,14 +14,14 @@ import pytest
 
 from builder.errors import BuilderError, NetworkError, UsageError
 from builder.model.plan import Plan
-from builder.oci.auth import Credentials
+from builder.model.reference import Reference
 from builder.oci.layout import write_layout
-from builder.oci.push import push_image
-from builder.oci.reference import Reference
-from builder.oci.registries import RegistriesConfig
-from builder.oci.registry import Registry
-from builder.oci.store import Store
 from builder.produce.image import Built, build_image
+from builder.registry.auth import Credentials
+from builder.registry.client import Registry
+from builder.registry.config import RegistriesConfig
+from builder.registry.push import push_image
+from builder.store.store import Store
 from tests.integration.test_registry import host as host  # noqa: PLC0414 (a fixture)
 from tests.support.engine import FakeEngine
 from tests.support.mirror import Mirror

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from builder.errors import PinError
-from builder.oci.auth import Credentials
+from builder.model.reference import Reference
 from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
-from builder.oci.reference import Reference
-from builder.oci.registries import RegistriesConfig, RegistryEntry
-from builder.oci.registry import Registry
+from builder.registry.auth import Credentials
+from builder.registry.client import Registry
+from builder.registry.config import RegistriesConfig, RegistryEntry
 from tests.support.registry import is_installed, running
 from tests.unit.oci.http import digest_of, entry, image_manifest, index
 

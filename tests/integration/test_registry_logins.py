@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
-from builder.oci.auth import Credentials, Login
-from builder.oci.registries import RegistriesConfig
-from builder.oci.registry import Registry
+from builder.registry.auth import Credentials, Login
+from builder.registry.client import Registry
+from builder.registry.config import RegistriesConfig
 from tests.support.project import ROOT, vendor_base, write_files
 from tests.support.registry import Images, is_installed, running
 from tests.support.tokens import Tokens, serving_tokens

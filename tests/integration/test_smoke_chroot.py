@@ -13,13 +13,13 @@ import pytest
 
 from builder.errors import EngineError
 from builder.model.check import Check
-from builder.smoke import chroot
-from builder.smoke.chroot import ChrootRunner
-from builder.smoke.cpu import run_cpu
-from builder.smoke.image import open_image
-from builder.smoke.runner import BINFMT, QEMU_NAMES, Command, Unable, native, run
-from builder.smoke.structure import structure_checks
-from builder.smoke.unpack import unpack
+from builder.smoke.cpu import chroot
+from builder.smoke.cpu.chroot import ChrootRunner
+from builder.smoke.cpu.run import run_cpu
+from builder.smoke.cpu.runner import BINFMT, QEMU_NAMES, Command, Unable, native, run
+from builder.smoke.image.opened import open_image
+from builder.smoke.image.unpack import unpack
+from builder.smoke.structure_file import structure_checks
 from tests.support.arm64 import arm64_program
 from tests.unit.smoke.make import Files, Member, folder, hard, layout, link, program
 

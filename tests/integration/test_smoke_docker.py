@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.smoke import dockerrun
-from builder.smoke.dockerrun import DockerRunner
-from builder.smoke.image import open_image
-from builder.smoke.runner import Command, Unable, run
+from builder.smoke.cpu import docker as dockerrun
+from builder.smoke.cpu.docker import DockerRunner
+from builder.smoke.cpu.runner import Command, Unable, run
+from builder.smoke.image.opened import open_image
 from tests.integration.test_smoke_chroot import own_programs
 from tests.unit.smoke.make import layout
 

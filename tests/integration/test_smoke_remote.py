@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from builder.model.plan import Plan
-from builder.oci.attach import attached
-from builder.oci.auth import Credentials
-from builder.oci.push import push_image
-from builder.oci.reference import Reference
-from builder.oci.registries import RegistriesConfig
-from builder.oci.registry import Registry
-from builder.oci.store import Store
+from builder.model.reference import Reference
 from builder.produce.image import Built
+from builder.registry.auth import Credentials
+from builder.registry.client import Registry
+from builder.registry.config import RegistriesConfig
+from builder.registry.push import push_image
+from builder.registry.referrers import attached
 from builder.smoke.results import MEDIA_TYPE, read_results
+from builder.store.store import Store
 from tests.integration.test_push import Make, build
 from tests.integration.test_registry import host as host  # noqa: PLC0414 (a fixture)
 from tests.support.engine import FakeEngine

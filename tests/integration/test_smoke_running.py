@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from builder.model.check import Check
-from builder.smoke.chroot import ChrootRunner
-from builder.smoke.cpu import run_cpu
-from builder.smoke.image import Image
+from builder.smoke.cpu.chroot import ChrootRunner
+from builder.smoke.cpu.run import run_cpu
+from builder.smoke.cpu.runner import QEMU_NAMES, Unable, native
+from builder.smoke.image.opened import Image
+from builder.smoke.image.unpack import unpacked
 from builder.smoke.report import Report
-from builder.smoke.runner import QEMU_NAMES, Unable, native
-from builder.smoke.static import check_image
-from builder.smoke.unpack import unpacked
+from builder.smoke.static.run import check_image
 from tests.integration.running_project import Running, running
 from tests.integration.sabotage import Broken, Case, Cases, Tree, Whole
 from tests.integration.sabotage_project import SITE, build
@@ -149,12 +149,12 @@ def entrypoint_that_hangs(b: Broken) -> None:
 
 @case("starts-without-gpu", "does not say that there is no GPU (exit status 2)")
 def entrypoint_that_dies_of_something_else(b: Broken) -> None:
-    swap(b.edit("wheels-torch"), SCRIPT, "[ \"$1\" = serve ] || exit 2", "exit 2")
+    swap(b.edit("wheels-torch"), SCRIPT, '[ "$1" = serve ] || exit 2', "exit 2")
 
 
 @case("starts-without-gpu", "it ends well without a GPU")
 def entrypoint_that_does_nothing(b: Broken) -> None:
-    swap(b.edit("wheels-torch"), SCRIPT, "[ \"$1\" = serve ] || exit 2", "exit 0")
+    swap(b.edit("wheels-torch"), SCRIPT, '[ "$1" = serve ] || exit 2', "exit 0")
 
 
 @case("starts-without-gpu", "a signal ended it (exit status 139)")

@@ -22,11 +22,11 @@ import pytest
 from builder.knowledge.table import load_table
 from builder.lock.wheels import uv_program
 from builder.model.lock import WheelLock
+from builder.model.variant import with_profile
 from builder.plan.resolve import resolve
-from builder.plan.variant import with_profile
 from builder.project import Project
-from builder.smoke.gather import checks_of
-from builder.smoke.kinds_serving import PROGRAM
+from builder.smoke.cpu.serving import PROGRAM
+from builder.smoke.plan_checks import checks_of
 
 pytestmark = [pytest.mark.slow]
 

@@ -81,6 +81,4 @@ def _header(kind: int, *, entry: int = 0, segments: int, sections: tuple[int, in
     start, count = sections
     last = count - 1 if count else 0
     ident = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
-    return ident + struct.pack(
-        "<HHIQQQIHHHHHH", kind, 183, 1, entry, 64, start, 0, 64, 56, segments, 64, count, last
-    )
+    return ident + struct.pack("<HHIQQQIHHHHHH", kind, 183, 1, entry, 64, start, 0, 64, 56, segments, 64, count, last)

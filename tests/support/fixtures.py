@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from builder.model.plan import Plan
-from builder.oci.store import Store
 from builder.plan.resolve import Sets, resolve
 from builder.project import Project
+from builder.store.store import Store
 from tests.support import mirror as mirrors
 from tests.support.engine import FakeEngine
 from tests.support.mirror import Mirror

@@ -14,8 +14,8 @@ from pydantic import TypeAdapter
 
 from builder.lock.seal import sealed
 from builder.model.lock import LockSection
-from builder.oci.store import Store
 from builder.project import Project
+from builder.store.store import Store
 from tests.support.debs import PASSWD, deb
 from tests.support.mirror import Mirror
 from tests.support.tars import Content, tar

@@ -16,11 +16,11 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-from builder.oci.auth import Credentials
+from builder.model.reference import Reference
 from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
-from builder.oci.reference import Reference
-from builder.oci.registries import RegistriesConfig
-from builder.oci.registry import Registry
+from builder.registry.auth import Credentials
+from builder.registry.client import Registry
+from builder.registry.config import RegistriesConfig
 from tests.support.loopback import listening
 from tests.unit.oci.http import digest_of, entry, image_manifest, index
 
@@ -92,9 +92,7 @@ class Images:
         entries = [{**entry(d, name.replace("_", "/")), "size": sizes[d]} for name, d in platforms.items()]
         first = next(iter(platforms.values()))
         attested = {**entry(first, "unknown/unknown", **ATTESTATION), "size": sizes[first]}
-        return self.client.put_manifest(
-            Reference(self.host, repository, tag), index(attested, *entries), OCI_INDEX
-        )
+        return self.client.put_manifest(Reference(self.host, repository, tag), index(attested, *entries), OCI_INDEX)
 
     def multi(self, repository: str, tag: str, salt: str = "") -> tuple[str, str]:
         """An image for amd64 and arm64/v8; the digests of its index and of its arm64 manifest."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.cli.new import new
+from builder.cli.recipe.new import new
 from builder.errors import UsageError
 from builder.knowledge.lint import lint
 from builder.plan.resolve import resolve

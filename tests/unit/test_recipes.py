@@ -6,8 +6,8 @@ import pytest
 
 from builder.errors import PinError
 from builder.knowledge.table import load_table
+from builder.model.variant import with_profile
 from builder.plan.resolve import resolve
-from builder.plan.variant import with_profile
 from builder.project import Project
 
 PROJECT = Project()

@@ -8,7 +8,7 @@ import pytest
 
 from builder.knowledge.drafters import drafter
 from builder.knowledge.rule import find_rule
-from builder.plan.variant import with_profile
+from builder.model.variant import with_profile
 from builder.project import Project
 from tests.unit.knowledge.test_rules import ELSEWHERE, MUTATIONS
 from tests.unit.layers import test_layers

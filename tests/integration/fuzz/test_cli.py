@@ -105,7 +105,7 @@ def test_damaged_files(name: str, folder: Path, run: Callable[[Command], Said]) 
 
 def reads(path: Path) -> bool:
     from builder.errors import InvalidError
-    from builder.oci.registries import RegistriesConfig
+    from builder.registry.config import RegistriesConfig
 
     try:
         RegistriesConfig.load(path)

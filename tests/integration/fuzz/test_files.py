@@ -17,12 +17,12 @@ import pytest
 from pydantic import BaseModel
 
 from builder.errors import InvalidError
-from builder.lock.load import load_requests, load_section
 from builder.model.base import Base
 from builder.model.layer import Layer
+from builder.model.lockfile import load_requests, load_section
 from builder.model.recipe import Profile, Recipe
 from builder.model.yamlfile import load
-from builder.oci.registries import RegistriesConfig
+from builder.registry.config import RegistriesConfig
 from tests.support.mutate import Mutator
 from tests.support.oracle import NothingSaidError, differs, said
 from tests.support.project import ROOT

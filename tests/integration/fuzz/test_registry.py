@@ -17,7 +17,8 @@ import yaml
 from builder.errors import BuilderError, NetworkError, PinError
 from builder.lock.bases import look_up
 from builder.model.base import Base
-from builder.oci.image import assemble, parse_base
+from builder.model.reference import Reference, is_digest
+from builder.oci.assemble import assemble, parse_base
 from builder.oci.manifest import (
     INDEXES,
     MANIFESTS,
@@ -27,8 +28,7 @@ from builder.oci.manifest import (
     parse_manifest,
     verified,
 )
-from builder.oci.reference import Reference, is_digest
-from builder.oci.registry import Registry
+from builder.registry.client import Registry
 from tests.support.fixtures import MakePlan
 from tests.support.mutate import Mutator
 from tests.support.oracle import said
@@ -205,7 +205,7 @@ def test_references_of_any_text_are_refused_or_come_back_the_same() -> None:
 
 
 def record() -> Any:
-    from builder.oci.store import LayerRecord
+    from builder.store.store import LayerRecord
 
     return LayerRecord(A, 1, B, 1, "application/vnd.oci.image.layer.v1.tar+zstd", 1, C)
 

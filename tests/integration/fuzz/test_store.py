@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from builder.errors import BuilderError
-from builder.mirror.site import site_of
+from builder.mirror.source import site_of
 from builder.model.plan import Plan
-from builder.oci.collect import Rules, collect
-from builder.oci.store import Store
+from builder.store.gc import Rules, collect
+from builder.store.store import Store
 from tests.support.engine import FakeEngine
 from tests.support.mirror import Mirror
 from tests.support.mutate import Mutator

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from builder.cli.gc import age
+from builder.cli.image.gc import age
 from builder.errors import UsageError
 from tests.unit.cli.conftest import Cli
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.cli.card import card, facts
+from builder.guide.card import card, facts
 from builder.project import Project
 from tests.unit.cli.conftest import Cli
 

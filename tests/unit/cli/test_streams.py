@@ -20,7 +20,7 @@ def shell(cli: Cli, script: str) -> Said:
     cli.write()
     bash = shutil.which("bash")
     assert bash is not None
-    builder = f"builder() {{ {shlex.quote(sys.executable)} -m builder \"$@\"; }}\n"
+    builder = f'builder() {{ {shlex.quote(sys.executable)} -m builder "$@"; }}\n'
     done = subprocess.run(
         [bash, "-c", builder + script], capture_output=True, env=cli.environment({}), cwd=cli.folder, check=False
     )

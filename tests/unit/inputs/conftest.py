@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.oci.store import Store
+from builder.store.store import Store
 from tests.unit.inputs.server import Server, serving
 
 

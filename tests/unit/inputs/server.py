@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 
-from builder.inputs.model import Input, Location
+from builder.model.inputs import Input, Location
 from tests.support.loopback import listening
 
 Answer = Callable[["Handler"], None]

@@ -16,8 +16,8 @@ import pytest
 from builder import __version__
 from builder.errors import NetworkError, PinError
 from builder.inputs.fetch import Hosts, fetch
-from builder.inputs.model import FetchEvent, Input, Location
-from builder.oci.store import Store
+from builder.model.inputs import FetchEvent, Input, Location
+from builder.store.store import Store
 from tests.unit.inputs.server import Server, body, broken, deb, silent, slow, status, wait_until
 
 DATA = random.Random(1).randbytes(300_000)
@@ -342,8 +342,8 @@ def test_a_source_comes_from_github_when_no_debian_mirror_has_it(store: Store, s
 def test_a_cached_build_imports_no_http_client(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from builder.inputs.fetch import fetch;"
-        "from builder.inputs.model import Input;"
-        "from builder.oci.store import Store; store = Store(Path(sys.argv[1])); digest = store.put(b'x')[7:];"
+        "from builder.model.inputs import Input;"
+        "from builder.store.store import Store; store = Store(Path(sys.argv[1])); digest = store.put(b'x')[7:];"
         "fetch(store, [Input('deb', 'n', 'f', digest, 1, ())], offline=False, progress=lambda event: None);"
         "assert not {'requests', 'urllib3', 'pypi_simple', 'yaml'} & set(sys.modules), 'slow start'"
     )

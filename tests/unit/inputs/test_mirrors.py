@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from builder.inputs import hosts, mirrors
-from builder.inputs.model import Location, from_deb, from_source, from_wheel
+from builder.model.inputs import Location, from_deb, from_source, from_wheel
 from builder.model.lock import Deb, Mirror, Source, Wheel
 
 HASH = "a" * 64

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from builder.cli.lint import as_text
+from builder.cli.recipe.lint import as_text
 from builder.errors import UsageError
 from builder.knowledge.families import family_of, has_experts, weights_of
 from builder.knowledge.lint import Finding, lint, lint_recipe
 from builder.knowledge.rule import all_rules, find_rule
 from builder.model.recipe import Recipe
-from builder.plan.variant import merge, with_profile
+from builder.model.variant import merge, with_profile
 from builder.project import Project
 
 PROJECT = Project()
@@ -353,7 +353,7 @@ def test_lint_on_one_base_looks_at_what_can_be_built_there() -> None:
 
 
 def test_sarif_is_for_code_scanning() -> None:
-    from builder.cli.lint import as_sarif
+    from builder.cli.recipe.lint import as_sarif
 
     report = json.loads(json.dumps(as_sarif(lint(PROJECT, ["gemma4-12b-coder"]))))
     (result,) = report["runs"][0]["results"]

@@ -13,9 +13,9 @@ from packaging.version import Version
 
 from builder.errors import InvalidError
 from builder.knowledge.extract import dump, extract
-from builder.knowledge.fetch import fetch_sdist
-from builder.knowledge.source import Sources
+from builder.knowledge.pysource import Sources
 from builder.knowledge.table import FOLDER, load_table, versions
+from builder.lock.tables import fetch_sdist
 
 CACHE = Path("~/.cache/builder-tests/sdists").expanduser()
 

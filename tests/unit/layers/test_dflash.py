@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from builder.plan.command import serving
 from builder.plan.resolve import resolve
-from builder.plan.serve import serving
 from builder.project import Project
 from builder.serve.spec import container
 

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from builder.errors import UsageError
-from builder.knowledge.fetch import fetch_sdist
 from builder.knowledge.table import load_table
+from builder.lock.tables import fetch_sdist
 from builder.model.check import Check
 from builder.model.plan import PlannedLayer
 from builder.model.recipe import Recipe
 from builder.plan.resolve import resolve
 from builder.project import Project
-from builder.smoke.kinds import KINDS
-from builder.smoke.kinds_cpu import job
-from builder.smoke.log import DECLARES, JUDGES, declarations
+from builder.smoke.cpu.basic import job
+from builder.smoke.logscan import DECLARES, JUDGES, declarations
+from builder.smoke.static.kinds import KINDS
 
 PROJECT = Project()
 CACHE = Path("~/.cache/builder-tests/sdists").expanduser()
@@ -156,7 +156,7 @@ def load(layer: str) -> ModuleType:
     return module
 
 
-FP8 = '''\
+FP8 = """\
 def cutlass_fp8_supported() -> bool:
     return ops.cutlass_scaled_mm_supports_fp8(1)
 
@@ -169,7 +169,7 @@ def cutlass_block_fp8_supported() -> bool:
 CUTLASS_FP8_SUPPORTED = cutlass_fp8_supported()
 CUTLASS_BLOCK_FP8_SUPPORTED = cutlass_block_fp8_supported()
 OTHER = 3
-'''
+"""
 
 
 def answers(text: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builder.errors import NetworkError, PinError
-from builder.lock.change import Problem, raise_for
+from builder.lock.findings import Problem, raise_for
 
 SILENT = Problem("base", "one", "no connection", "check the network", 6)
 

@@ -10,13 +10,13 @@ import pytest
 
 from builder.cli.lock import lock
 from builder.errors import PinError, UsageError
-from builder.lock.change import Change
-from builder.lock.check import check, requested
-from builder.lock.load import load_requests, load_section
+from builder.lock.findings import Change
+from builder.lock.freshness import check, requested
 from builder.lock.seal import sealed
-from builder.lock.update import Request, select, update
+from builder.lock.sections import Request, select, update
 from builder.lock.write import section_text, write_section
 from builder.model.lock import DebRequest, LockSection, Wheel, WheelLock
+from builder.model.lockfile import load_requests, load_section
 
 COMMITTED = Path(__file__).resolve().parents[3] / "recipes/locks"
 

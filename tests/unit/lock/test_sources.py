@@ -15,8 +15,8 @@ import pytest
 
 from builder.errors import InvalidError
 from builder.lock.gittree import tree_of_archive
-from builder.lock.load import load_section
 from builder.model.lock import SourceLock
+from builder.model.lockfile import load_section
 from tests.support import forge as forges
 from tests.support.forge import Forge, git
 from tests.support.mirror import Mirror

@@ -10,12 +10,12 @@ import pytest
 
 from builder.engine.base import Engine
 from builder.mirror.artifact import tag_of
+from builder.mirror.backend import FolderPlace, Place
 from builder.mirror.copy import Copier, Report
-from builder.mirror.place import FolderPlace, Place
-from builder.mirror.site import Site
+from builder.mirror.source import Site
 from builder.model.plan import Plan
-from builder.oci.store import Store
 from builder.produce.image import Built, build_image
+from builder.store.store import Store
 from tests.support.engine import FakeEngine
 from tests.support.mirror import Mirror
 

@@ -10,7 +10,7 @@ import pytest
 
 from builder.engine.base import BuildRequest, LayoutError, LocalBase
 from builder.errors import ExitCode, PinError
-from builder.mirror.site import Site
+from builder.mirror.source import Site
 from builder.model.plan import Plan
 from tests.support.engine import FakeEngine
 from tests.support.project import Sample, vendor_base

@@ -11,11 +11,11 @@ import pytest
 from builder.engine.base import host_architecture
 from builder.errors import EngineError, NetworkError, PinError, UsageError
 from builder.mirror.artifact import ARTIFACT, locked_contents
-from builder.mirror.place import FolderPlace, RegistryPlace, place_of
-from builder.mirror.site import site_of
+from builder.mirror.backend import FolderPlace, RegistryPlace, place_of
+from builder.mirror.source import site_of
 from builder.model.plan import Plan
 from builder.oci.layout import read_index
-from builder.oci.store import Store
+from builder.store.store import Store
 from tests.support.mirror import Mirror
 from tests.support.project import Sample, vendor_base
 from tests.unit.mirror.conftest import Bench, hashes

@@ -13,8 +13,8 @@ import pytest
 
 from builder.errors import EngineError, PinError, UsageError
 from builder.mirror.artifact import locked_contents
-from builder.mirror.place import FolderPlace
-from builder.mirror.site import Site, site_of
+from builder.mirror.backend import FolderPlace
+from builder.mirror.source import Site, site_of
 from builder.model.plan import Plan
 from tests.support.project import Sample, vendor_base
 from tests.unit.mirror.conftest import Bench, hashes

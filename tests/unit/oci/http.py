@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from builder.oci.auth import Credentials
+from builder.model.reference import Reference
 from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
-from builder.oci.reference import Reference
-from builder.oci.registries import RegistriesConfig, RegistryEntry
-from builder.oci.registry import Registry
-from builder.oci.transport import Patience
+from builder.registry.auth import Credentials
+from builder.registry.client import Registry
+from builder.registry.config import RegistriesConfig, RegistryEntry
+from builder.registry.transport import Patience
 
 
 @dataclass

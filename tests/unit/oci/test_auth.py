@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from builder.errors import InvalidError, NetworkError
-from builder.oci.auth import Credentials, Login
-from builder.oci.registries import Endpoint
-from builder.oci.token import Authorizer, merge_scopes, parse_challenges
-from builder.oci.transport import Patience, Transport
+from builder.registry.auth import Credentials, Login
+from builder.registry.config import Endpoint
+from builder.registry.token import Authorizer, merge_scopes, parse_challenges
+from builder.registry.transport import Patience, Transport
 from tests.unit.oci.http import Answer, Server, client, digest_of, image_manifest
 
 SECRET = "s3cret-of-the-user"

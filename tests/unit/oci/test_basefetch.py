@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from builder.errors import ExitCode, NetworkError, PinError
+from builder.mirror.basefetch import base_image, with_hermetic_hint
 from builder.model.plan import Plan
-from builder.oci.basefetch import base_image, with_hermetic_hint
-from builder.oci.store import Store
+from builder.store.store import Store
 from tests.support.project import Sample, vendor_base
 from tests.unit.oci.http import Answer, Server, image_manifest
 

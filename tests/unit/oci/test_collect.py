@@ -14,8 +14,8 @@ import pytest
 
 from builder.errors import EngineError
 from builder.model.plan import Plan
-from builder.oci.collect import Account, Rules, collect
-from builder.oci.store import Store
+from builder.store.gc import Account, Rules, collect
+from builder.store.store import Store
 from tests.support.engine import FakeEngine
 from tests.support.mirror import Mirror
 from tests.support.project import ROOT
@@ -164,7 +164,7 @@ def test_damaged_records_are_no_trouble(make_plan: MakePlan, runner: Runner, tex
 USER = """
 import sys
 from pathlib import Path
-from builder.oci.store import Store
+from builder.store.store import Store
 store = Store(Path(sys.argv[1]))
 for name in sys.argv[2:]:
     if name.startswith("sha256:"):
@@ -228,7 +228,7 @@ def test_a_process_that_does_not_say_what_it_uses_stops_it(store: Store) -> None
 BUILDS = """
 import sys
 from pathlib import Path
-from builder.oci.store import Store
+from builder.store.store import Store
 store = Store(Path(sys.argv[1]))
 for n in range(150):
     data = str(n % 5).encode() * 1000

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.oci import helper as helpers
-from builder.oci.auth import Login
-from builder.oci.helper import HelperError, ask_helper
+from builder.registry import helper as helpers
+from builder.registry.auth import Login
+from builder.registry.helper import HelperError, ask_helper
 from tests.unit.oci.test_auth import SECRET, config, helper
 
 ANSWER = f'echo \'{{"Username": "me", "Secret": "{SECRET}"}}\''

@@ -13,10 +13,10 @@ import pytest
 
 from builder.errors import NetworkError
 from builder.model.plan import Plan, Variable
-from builder.oci.image import BaseImage, Image, assemble, environment, parse_base
+from builder.oci.assemble import BaseImage, Image, assemble, environment, parse_base
 from builder.oci.manifest import DOCKER_MANIFEST, OCI_MANIFEST
-from builder.oci.store import LayerRecord
 from builder.plan.resolve import resolve
+from builder.store.store import LayerRecord
 from tests.support.project import LOCKED, Sample, vendor_base
 
 REFERENCE = "registry.example/a/b@sha256:" + "a" * 64

@@ -20,9 +20,9 @@ import pytest
 import zstandard
 
 from builder.errors import EngineError
-from builder.oci import layer as layers
-from builder.oci.layer import MEDIA_TYPES, MTIME, write_layer
-from builder.oci.store import LayerRecord, Store
+from builder.oci import layerblob as layers
+from builder.oci.layerblob import MEDIA_TYPES, MTIME, write_layer
+from builder.store.store import LayerRecord, Store
 from builder.unpack.entry import Entry, directory, from_bytes, symlink
 from builder.unpack.spool import index
 from builder.unpack.tree import normalise
@@ -79,7 +79,7 @@ SCRIPT = """
 import os, sys
 os.umask(int(sys.argv[3], 8))
 from pathlib import Path
-from builder.oci.store import Store
+from builder.store.store import Store
 from tests.unit.oci import test_layer
 found = test_layer.entries(Path(sys.argv[1]))
 record = test_layer.written(Store(Path(sys.argv[2])), found, "zstd")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from builder.errors import EngineError, PinError, UsageError
-from builder.oci.image import Image, ImageLayer
+from builder.oci.assemble import Image, ImageLayer
 from builder.oci.layout import write_layout
-from builder.oci.store import Store
+from builder.store.store import Store
 
 
 def digest(data: bytes) -> str:

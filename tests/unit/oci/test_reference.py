@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builder.errors import UsageError
-from builder.oci.reference import Reference
+from builder.model.reference import Reference
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 

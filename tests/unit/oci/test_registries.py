@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from builder.errors import InvalidError
-from builder.oci.registries import RegistriesConfig
+from builder.registry.config import RegistriesConfig
 
 
 class TestConfiguration:

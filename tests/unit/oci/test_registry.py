@@ -12,9 +12,9 @@ from dataclasses import replace
 import pytest
 
 from builder.errors import NetworkError, PinError
-from builder.oci.auth import Credentials, Login
 from builder.oci.manifest import DOCKER_LIST, DOCKER_MANIFEST, OCI_MANIFEST
-from builder.oci.registries import RegistryEntry
+from builder.registry.auth import Credentials, Login
+from builder.registry.config import RegistryEntry
 from tests.unit.oci.http import (
     BLOB,
     BLOB_PATH,
@@ -271,6 +271,6 @@ class TestThreads:
 
 
 def test_http_libraries_are_loaded_only_when_needed() -> None:
-    code = "import sys, builder.oci.registry; print({'requests', 'urllib3', 'yaml'} & set(sys.modules))"
+    code = "import sys, builder.registry.client; print({'requests', 'urllib3', 'yaml'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from builder.errors import EngineError, InvalidError, PinError, UsageError
-from builder.oci.store import LayerRecord, Store, default_root
+from builder.store.store import LayerRecord, Store, default_root
 
 KEY = "a" * 64
 

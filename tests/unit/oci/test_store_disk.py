@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.errors import EngineError, ExitCode
-from builder.oci.store import Store
+from builder.store.store import Store
 from tests.unit.oci.test_store import KEY, blobs, record, temporary
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from builder.oci.store import Store
+from builder.store.store import Store
 from tests.support.project import ROOT
 from tests.unit.oci.test_store import blobs, temporary
 
 WRITER = """
 import sys
 from pathlib import Path
-from builder.oci.store import Store
+from builder.store.store import Store
 store = Store(Path(sys.argv[1]))
 for n in range(30):
     with store.writer() as writer:
@@ -45,7 +45,7 @@ def test_several_processes_may_write_at_once(tmp_path: Path) -> None:
 HALF = """
 import sys, time
 from pathlib import Path
-from builder.oci.store import Store
+from builder.store.store import Store
 store = Store(Path(sys.argv[1]))
 writer = store.writer()
 writer.write(b"x" * 5_000_000)
@@ -79,7 +79,7 @@ def test_a_process_in_another_namespace_is_not_taken_for_dead(tmp_path: Path) ->
         assert process.stdout is not None
         assert process.stdout.readline() == "half way\n"
         elsewhere = (
-            "from pathlib import Path; import sys; from builder.oci.store import Store; Store(Path(sys.argv[1]))"
+            "from pathlib import Path; import sys; from builder.store.store import Store; Store(Path(sys.argv[1]))"
         )
         command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", elsewhere, str(tmp_path)]
         done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False, capture_output=True)

@@ -14,11 +14,11 @@ import yaml
 from requests.adapters import HTTPAdapter
 
 from builder.errors import NetworkError
-from builder.oci.auth import Credentials, Login
+from builder.model.reference import Reference
 from builder.oci.manifest import DOCKER_MANIFEST, OCI_MANIFEST
-from builder.oci.reference import Reference
-from builder.oci.registry import Registry
-from builder.oci.transport import Transport
+from builder.registry.auth import Credentials, Login
+from builder.registry.client import Registry
+from builder.registry.transport import Transport
 from tests.unit.oci.http import Answer, Request, Server, client, digest_of, image_manifest
 
 FOLDER = Path(__file__).resolve().parents[2] / "golden/tokens"

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from builder.errors import NetworkError
-from builder.oci.auth import Credentials, Login
+from builder.model.reference import Reference
 from builder.oci.manifest import parse_manifest
-from builder.oci.reference import Reference
-from builder.oci.transport import Patience, Transport, next_url
+from builder.registry.auth import Credentials, Login
+from builder.registry.transport import Patience, Transport, next_url
 from tests.unit.oci.http import BLOB, BLOB_PATH, MANIFEST, Answer, Request, Server, client, digest_of, image_manifest
 
 

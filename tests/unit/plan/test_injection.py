@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from builder.errors import BuilderError, InvalidError
 from builder.model.plan import Plan
-from builder.oci.image import environment
+from builder.oci.assemble import environment
 from builder.plan.layers import _place
 from builder.plan.render import render
 from builder.plan.resolve import resolve

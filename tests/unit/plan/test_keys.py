@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from builder.model.plan import Plan
-from builder.oci import layer as layers
+from builder.oci import layerblob as layers
 from builder.plan.resolve import resolve
 from builder.unpack import tree
 from tests.support.project import Sample, hashed, root_packages, vendor_base

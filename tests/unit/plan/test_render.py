@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.model.plan import Plan
-from builder.oci.image import environment
+from builder.oci.assemble import environment
 from builder.plan.render import render
 from builder.plan.resolve import resolve
 from tests.support.dockerfile import parse, stages

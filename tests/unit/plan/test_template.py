@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from builder.errors import InvalidError, UsageError
 from builder.model.plan import Plan
-from builder.plan.serve import flag_words
+from builder.plan.command import flag_words
 from builder.plan.template import evaluate, render_dockerfile, render_text, version
 from tests.support.project import Sample
 

@@ -9,7 +9,7 @@ import pytest
 
 from builder.errors import InvalidError, UsageError
 from builder.model.recipe import Profile, Recipe
-from builder.plan.variant import extended, merge, with_profile
+from builder.model.variant import extended, merge, with_profile
 from builder.project import Project
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from builder.engine.base import Engine
+from builder.events import Event
 from builder.model.plan import Plan
-from builder.oci.store import Store
-from builder.produce.events import Event
 from builder.produce.image import Built, build_image
 from builder.produce.survey import Needs
+from builder.store.store import Store
 from tests.support.engine import FakeEngine
 
 

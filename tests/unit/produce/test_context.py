@@ -13,8 +13,8 @@ import pytest
 
 from builder.errors import PinError, UsageError
 from builder.model.plan import Plan
-from builder.oci.store import Store
 from builder.produce.context import write_full_context
+from builder.store.store import Store
 from tests.support.mirror import Mirror
 from tests.support.project import Sample
 from tests.support.tars import listing

@@ -16,10 +16,10 @@ import pytest
 
 from builder.engine.base import host_architecture
 from builder.errors import BuilderError, EngineError, ExitCode, InvalidError, NetworkError, PinError
+from builder.events import Event
 from builder.model.plan import Plan
-from builder.oci.store import Store
-from builder.produce.events import Event
 from builder.produce.files import produce_files
+from builder.store.store import Store
 from tests.support.engine import FakeEngine
 from tests.support.mirror import Mirror
 from tests.support.project import WIDGET, Sample

@@ -12,10 +12,10 @@ import pytest
 from builder.engine.base import host_architecture
 from builder.errors import EngineError, ExitCode
 from builder.model.plan import Plan
-from builder.oci.store import Store
 from builder.produce import survey as surveys
 from builder.produce.build import Builder
 from builder.produce.survey import check_space, survey, survey_roots
+from builder.store.store import Store
 from tests.support.engine import FakeEngine
 from tests.support.mirror import Mirror
 from tests.support.project import Sample

@@ -16,7 +16,7 @@ from builder.attest.receipt import used_of
 from builder.engine.base import BuildRequest, host_architecture
 from builder.errors import ExitCode, PinError
 from builder.model.plan import Plan
-from builder.oci.store import Store
+from builder.store.store import Store
 from tests.support.engine import FakeEngine
 from tests.support.mirror import Mirror
 from tests.support.project import Sample, stored_base, vendor_base

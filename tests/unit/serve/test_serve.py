@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from builder.errors import UsageError
 from builder.model.recipe import Recipe
-from builder.plan.variant import with_profile
+from builder.model.variant import with_profile
 from builder.project import Project
 from builder.serve.formats import compose, docker_command, docker_words, env_file, shell, systemd, unit_word
 from builder.serve.spec import Container, Node, container, netplan, prefetch, warm_up

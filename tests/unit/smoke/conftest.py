@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.smoke.gpu_docker import Docker, Done
+from builder.smoke.gpu.docker import Docker, Done
 from tests.unit.smoke.fake_docker import FakeDocker
 from tests.unit.smoke.gpu_machine import Machine
 

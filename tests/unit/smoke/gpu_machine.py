@@ -15,8 +15,8 @@ from builder.errors import EngineError
 from builder.model.check import Check
 from builder.model.recipe import Recipe
 from builder.project import Project
-from builder.smoke.gpu import run_gpu
-from builder.smoke.gpu_site import Image, Options
+from builder.smoke.gpu.machine import Image, Options
+from builder.smoke.gpu.run import run_gpu
 from builder.smoke.report import Report
 from tests.support.project import ROOT
 from tests.unit.smoke.test_gpu_judge import DEVICE, MARLIN, REDUCED, TRITON, changed

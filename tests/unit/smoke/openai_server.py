@@ -38,7 +38,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def metrics(self) -> str:
         if "no speculation" in self.bad:
-            return "# HELP vllm:num_requests_running x\nvllm:num_requests_running{model_name=\"small\"} 0.0\n"
+            return '# HELP vllm:num_requests_running x\nvllm:num_requests_running{model_name="small"} 0.0\n'
         drafted, accepted = self.server.drafted, self.server.accepted  # type: ignore[attr-defined]
         return (
             "# TYPE vllm:spec_decode_num_draft_tokens counter\n"

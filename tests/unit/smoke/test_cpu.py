@@ -14,12 +14,12 @@ import pytest
 
 from builder.errors import InvalidError
 from builder.model.check import Check
-from builder.smoke import runner as runners
-from builder.smoke.cpu import run_cpu
-from builder.smoke.kinds_cpu import job
+from builder.smoke.cpu import runner as runners
+from builder.smoke.cpu.basic import job
+from builder.smoke.cpu.run import run_cpu
+from builder.smoke.cpu.runner import Command, Unable, pick_runner, run
 from builder.smoke.report import Report, Result
-from builder.smoke.runner import Command, Unable, pick_runner, run
-from builder.smoke.static import Failed
+from builder.smoke.static.run import Failed
 from tests.unit.smoke.make import layout
 
 

@@ -6,8 +6,8 @@ import io
 
 import pytest
 
-from builder.smoke.elf import machine_name, machine_of, read_dynamic, reader
-from builder.smoke.fatbin import inventory
+from builder.smoke.elf.fatbin import inventory
+from builder.smoke.elf.object import machine_name, machine_of, read_dynamic, reader
 from tests.unit.smoke.make import elf, fatbin
 
 

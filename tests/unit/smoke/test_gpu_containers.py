@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.smoke import gpu_probe
-from builder.smoke.gpu_docker import Docker, Done
+from builder.smoke.gpu import probe as gpu_probe
+from builder.smoke.gpu.docker import Docker, Done
 from builder.smoke.report import Report
-from builder.smoke.static import Failed
+from builder.smoke.static.run import Failed
 from tests.support.project import ROOT
 from tests.unit.smoke.gpu_machine import Machine, by_id, served
 

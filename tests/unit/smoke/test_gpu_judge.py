@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from builder.smoke import gpu_judge as judge
-from builder.smoke.gpu_docker import Done
-from builder.smoke.gpu_probe import read
-from builder.smoke.runner import Unable
-from builder.smoke.static import Failed
+from builder.smoke.cpu.runner import Unable
+from builder.smoke.gpu import judge
+from builder.smoke.gpu.docker import Done
+from builder.smoke.gpu.probe import read
+from builder.smoke.static.run import Failed
 
 DEVICE = {
     "name": "NVIDIA GB10",
@@ -173,7 +173,6 @@ class TestAllReduce:
     def test_others_fail(self, wrong: dict[str, Any], said: str) -> None:
         with pytest.raises(Failed, match=said):
             judge.all_reduce(self.found(**wrong), under="/opt/nccl/", version="2.29.7-1", at_least=1)
-
 
     @pytest.mark.parametrize("error", [{}, {"sum": 0.0}])
     def test_sums_that_were_not_made_are_no_pass(self, error: dict[str, float]) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from builder.errors import InvalidError
 from builder.model.check import Check
-from builder.smoke import kinds_gpu
-from builder.smoke.gpu_small import small
+from builder.smoke.gpu import kinds as kinds_gpu
+from builder.smoke.gpu.small import small
 from tests.unit.smoke.gpu_machine import PROJECT
 
 

@@ -11,13 +11,13 @@ import pytest
 from builder.doctor.host import Outcome
 from builder.model.recipe import Recipe
 from builder.project import Project
-from builder.smoke import gpu_serve as serve
-from builder.smoke.gpu_docker import State
-from builder.smoke.gpu_http import Client, counters
-from builder.smoke.gpu_serve import Serving
-from builder.smoke.gpu_small import small
-from builder.smoke.runner import Unable
-from builder.smoke.static import Failed
+from builder.smoke.cpu.runner import Unable
+from builder.smoke.gpu import server as serve
+from builder.smoke.gpu.client import Client, counters
+from builder.smoke.gpu.docker import State
+from builder.smoke.gpu.server import Serving
+from builder.smoke.gpu.small import small
+from builder.smoke.static.run import Failed
 from tests.unit.smoke.openai_server import START, serving
 
 RECIPE = small(Project().recipe("nemotron-omni"))

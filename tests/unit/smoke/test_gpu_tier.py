@@ -10,10 +10,10 @@ import pytest
 
 from builder.doctor.host import Outcome
 from builder.model.check import Check
-from builder.smoke.gpu import run_gpu
-from builder.smoke.gpu_site import Options, require_spark
+from builder.smoke.cpu.runner import Unable
+from builder.smoke.gpu.machine import Options, require_spark
+from builder.smoke.gpu.run import run_gpu
 from builder.smoke.report import Report
-from builder.smoke.runner import Unable
 from tests.unit.smoke.gpu_machine import CHECKS, DRIVER, IDS, NAME, PROJECT, QUERY, Machine, Recorded, by_id
 from tests.unit.smoke.test_gpu_judge import PERF, REDUCED, changed
 

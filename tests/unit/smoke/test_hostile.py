@@ -16,10 +16,10 @@ import pytest
 import zstandard
 
 from builder.errors import BuilderError, InvalidError, UsageError
-from builder.smoke.image import open_image, read_config
+from builder.smoke.image.opened import open_image, read_config
 from builder.smoke.report import Report, Result
 from builder.smoke.results import keep_results, read_results
-from builder.smoke.static import run_static
+from builder.smoke.static.run import run_static
 from tests.unit.smoke.make import Member, hard, layout, link
 
 PLATFORM = {"architecture": "arm64", "os": "linux"}

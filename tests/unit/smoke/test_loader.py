@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.smoke.image import open_image
-from builder.smoke.loader import Found, Loader
-from builder.smoke.tree import Absent, ImageTree
+from builder.smoke.image.opened import open_image
+from builder.smoke.image.tree import Absent, ImageTree
+from builder.smoke.static.loader import Found, Loader
 from tests.unit.smoke.make import Files, elf, layout, ld_cache, link
 
 LIB = elf()

@@ -10,13 +10,13 @@ import pytest
 
 from builder.errors import NetworkError, PinError
 from builder.model.check import Check
-from builder.oci.attach import attach, attached
+from builder.model.reference import Reference
 from builder.oci.manifest import OCI_MANIFEST, sha256
-from builder.oci.reference import Reference
-from builder.oci.store import Store
-from builder.smoke.image import Image, open_image
-from builder.smoke.remote import fetch_image, made_here, remote_image
-from builder.smoke.static import check_image
+from builder.registry.referrers import attach, attached
+from builder.smoke.image.opened import Image, open_image
+from builder.smoke.image.remote import fetch_image, made_here, remote_image
+from builder.smoke.static.run import check_image
+from builder.store.store import Store
 from tests.unit.oci.http import Answer, Request, Server, client, serving
 from tests.unit.smoke.make import SM_121, elf, fatbin, layout, link
 
@@ -166,7 +166,7 @@ class Registry:
 def test_results_are_attached(server: Server, lists: bool) -> None:
     import json
 
-    from builder.oci.attach import artifact
+    from builder.registry.referrers import artifact
 
     registry = Registry(server, lists)
     subject = {"mediaType": OCI_MANIFEST, "digest": sha256(b"image"), "size": 5}

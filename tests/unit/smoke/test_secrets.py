@@ -7,7 +7,7 @@ import string
 
 import pytest
 
-from builder.smoke.secrets import find_in_text, find_in_variable, find_secrets
+from builder.smoke.image.secrets import find_in_text, find_in_variable, find_secrets
 
 LETTERS = random.Random(7)
 

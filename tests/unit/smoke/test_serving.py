@@ -10,9 +10,9 @@ from builder.errors import InvalidError
 from builder.model.check import Check
 from builder.plan.resolve import resolve
 from builder.project import Project
-from builder.smoke.gather import checks_of
-from builder.smoke.kinds_cpu import job
-from builder.smoke.static import Failed
+from builder.smoke.cpu.basic import job
+from builder.smoke.plan_checks import checks_of
+from builder.smoke.static.run import Failed
 
 PROJECT = Project()
 

@@ -9,10 +9,10 @@ import pytest
 
 from builder.errors import InvalidError
 from builder.model.check import Check
-from builder.smoke.image import open_image
+from builder.smoke.image.opened import open_image
 from builder.smoke.report import Report
-from builder.smoke.static import ALWAYS as EVERY
-from builder.smoke.static import run_static
+from builder.smoke.static.run import ALWAYS as EVERY
+from builder.smoke.static.run import run_static
 from tests.unit.smoke.make import SITE, SM_121, Files, Member, elf, fatbin, folder, gb10, layout, link, program, tar
 
 SETTINGS = {

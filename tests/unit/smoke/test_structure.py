@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from builder.errors import InvalidError
-from builder.smoke.image import open_image
+from builder.smoke.image.opened import open_image
 from builder.smoke.report import Report
-from builder.smoke.static import run_static
-from builder.smoke.structure import pattern, structure_checks
+from builder.smoke.static.run import run_static
+from builder.smoke.structure_file import pattern, structure_checks
 from tests.unit.smoke.make import Member, folder, layout, link, program
 
 ENV = ["PATH=/usr/bin", "HOME=/root"]
@@ -161,7 +161,13 @@ def test_commands_become_checks_of_the_cpu_tier(tmp_path: Path, monkeypatch: pyt
         "containerRunOptions": {"user": "1000", "envVars": ["OUTSIDE", "NOT_SET"], "envFile": "more.env"},
         "commandTests": [
             {"name": "Say it!", "command": "echo", "args": ["a b"], "envVars": [{"key": "X", "value": "$BIN/x"}]},
-            {"name": "say it", "command": "run", "setup": [["mkdir", "/a b"]], "teardown": [["rm", "x"]], "exitCode": 3}
+            {
+                "name": "say it",
+                "command": "run",
+                "setup": [["mkdir", "/a b"]],
+                "teardown": [["rm", "x"]],
+                "exitCode": 3,
+            },
         ],
     }
     (tmp_path / "t.json").write_text(yaml.safe_dump(test))

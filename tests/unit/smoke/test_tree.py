@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from builder.errors import InvalidError
-from builder.smoke import index
-from builder.smoke.image import open_image
-from builder.smoke.layers import clean
-from builder.smoke.tree import Absent, ImageTree
+from builder.smoke.image import index
+from builder.smoke.image.layerstream import clean
+from builder.smoke.image.opened import open_image
+from builder.smoke.image.tree import Absent, ImageTree
 from tests.unit.smoke.make import Files, Member, elf, folder, hard, layout, link, tar
 
 

@@ -1,0 +1,1 @@
+"""Commands about images: plan, render, build, test, push, load, mirror, gc."""

@@ -1,0 +1,1 @@
+"""Commands about recipes: list, show, new, lint, rules."""

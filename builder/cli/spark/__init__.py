@@ -1,0 +1,1 @@
+"""Commands for the machine that serves: doctor, prefetch, run, bench."""

@@ -1,0 +1,76 @@
+"""Brings a vLLM source distribution here, from the package index that this machine is configured for."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from builder.errors import InvalidError, NetworkError, PinError, UsageError
+from builder.knowledge.extract import dump, extract
+from builder.knowledge.table import FOLDER, Table, load_table
+from builder.lock.write import write_file
+from builder.store.blobs import hash_of
+
+_EXAMPLE = "name a version that was released, for example vllm==0.33.0"
+
+
+def fetch_sdist(version: str, folder: Path, expected: str | None = None) -> Path:
+    """The path of vLLM's source distribution in `folder`, downloaded when it is not there as it should be.
+
+    expected: its sha256; without it, what the index says. Nothing is built or run. Raises PinError, NetworkError.
+    """
+    import requests
+    from pypi_simple import DigestMismatchError, PyPISimple
+
+    from builder.inputs.hosts import wheel_indexes
+    from builder.inputs.mirrors import redact
+
+    path = folder / f"vllm-{version}.tar.gz"
+    if expected and _is(path, expected):
+        return path
+    index = wheel_indexes()[0]
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with PyPISimple(index) as client:
+            packages = client.get_project_page("vllm").packages
+            found = next((p for p in packages if p.package_type == "sdist" and p.version == version), None)
+            if found is None:
+                what = f"the package index has no source distribution of vllm {version}"
+                raise PinError(what, where=redact(index), next=_EXAMPLE)
+            digest = (found.digests or {}).get("sha256", "")
+            if expected and digest != expected:
+                raise PinError(f"{found.filename} is another file than the table was read from", where=redact(index))
+            if not _is(path, digest):
+                folder.mkdir(parents=True, exist_ok=True)
+                client.download_package(found, part, verify=True)
+                part.replace(path)
+    except (requests.RequestException, DigestMismatchError) as error:
+        raise NetworkError(f"cannot fetch vllm {version}: {type(error).__name__}", where=redact(index)) from error
+    finally:
+        part.unlink(missing_ok=True)
+    return path
+
+
+def _is(path: Path, sha256: str) -> bool:
+    return path.is_file() and hash_of(path) == f"sha256:{sha256}"
+
+
+def update_table(version: str, folder: Path) -> Table | None:
+    """Writes the option table of `version` anew; the table if it changed. folder: where source distributions are kept.
+
+    Raises UsageError for what is no version, PinError, NetworkError, InvalidError.
+    """
+    if not re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", version):
+        raise UsageError(f"vllm=={version} is not a released version", next=_EXAMPLE)
+    sdist = fetch_sdist(version, folder)
+    try:
+        table = extract(version, sdist)
+    except InvalidError as error:
+        mend = error.next or "versions before 0.18 are laid out otherwise; for a newer one say in extract.py what moved"
+        raise InvalidError(f"vllm {version}: {error.what}", where=error.where, cause=error.cause, next=mend) from None
+    if table == load_table(version):
+        return None
+    write_file(FOLDER / f"{version}.yaml", dump(table).encode("utf-8"))
+    load_table.cache_clear()
+    return table

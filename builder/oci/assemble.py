@@ -1,0 +1,196 @@
+"""Assembly: a base's manifest and config, our layers, the plan → config, manifest and digest. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from builder.errors import NetworkError
+from builder.jsontext import parse_json
+from builder.model.common import Digest
+from builder.model.plan import Plan, Variable, canonical
+from builder.oci.manifest import OCI_MANIFEST, parse_manifest, sha256
+from builder.store.store import LayerRecord
+
+CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
+
+_OCI_LAYERS = {
+    "application/vnd.docker.image.rootfs.diff.tar.gzip": "application/vnd.oci.image.layer.v1.tar+gzip",
+    "application/vnd.docker.image.rootfs.diff.tar.zstd": "application/vnd.oci.image.layer.v1.tar+zstd",
+    "application/vnd.docker.image.rootfs.diff.tar": "application/vnd.oci.image.layer.v1.tar",
+}
+
+
+class _Settings(BaseModel):
+    Env: list[str] | None = None
+    Labels: dict[str, str] | None = None
+    Entrypoint: list[str] | None = None
+    Cmd: list[str] | None = None
+    WorkingDir: str | None = None
+    User: str | None = None
+
+
+class _RootFs(BaseModel):
+    diff_ids: list[Digest]
+
+
+class _BaseConfig(BaseModel):
+    """What this module reads of a base's config, which may hold anything else besides."""
+
+    rootfs: _RootFs
+    config: _Settings | None = None
+    history: list[dict[str, Any]] | None = None
+    variant: str | None = None
+
+
+class SomeConfig(_BaseConfig):
+    """The same of an image that nothing is put on: it may leave more out, and the checks say so."""
+
+    rootfs: _RootFs | None = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class BaseImage:
+    """What is known of a registry base: its reference by digest, its parsed manifest and config."""
+
+    reference: str
+    manifest: Mapping[str, Any]
+    config: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ImageLayer:
+    """A layer of an image. of_base: its blob is the base's, wherever that is; else it is in the store."""
+
+    digest: str
+    size: int
+    media_type: str
+    diff_id: str
+    of_base: bool
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Image:
+    """An assembled image: the exact bytes of config and manifest, and what they name."""
+
+    digest: str
+    manifest: bytes
+    config: bytes
+    config_digest: str
+    layers: tuple[ImageLayer, ...]
+    base: BaseImage | None
+
+    @property
+    def size(self) -> int:
+        """Bytes of all compressed layers."""
+        return sum(layer.size for layer in self.layers)
+
+
+def assemble(plan: Plan, records: Mapping[str, LayerRecord], base: BaseImage | None) -> Image:
+    """The image of a plan. records: the built layer of every layer id that has files. Raises NetworkError for a base
+    that no image can be put on."""
+    layers = [*(_base_layers(base) if base else [])]
+    for layer in plan.layers:
+        if layer.producer != "config":
+            record = records[layer.id]
+            layers.append(
+                ImageLayer(record.digest, record.size, record.media_type, record.diff_id, of_base=False, id=layer.id)
+            )
+    config = canonical(_config(plan, layers, base))
+    annotations = {name: value for name, value in plan.labels if name.startswith("org.opencontainers.image.")}
+    manifest = canonical(
+        {
+            "schemaVersion": 2,
+            "mediaType": OCI_MANIFEST,
+            "config": {"mediaType": CONFIG_TYPE, "digest": sha256(config), "size": len(config)},
+            "layers": [{"mediaType": item.media_type, "digest": item.digest, "size": item.size} for item in layers],
+            "annotations": annotations,
+        }
+    )
+    return Image(sha256(manifest), manifest, config, sha256(config), tuple(layers), base)
+
+
+def parse_base(reference: str, manifest: bytes, config: bytes) -> BaseImage:
+    """A base from its manifest and config as a registry gave them. Raises NetworkError when they make no sense."""
+    parsed = parse_manifest(manifest, where=reference)
+    if parsed.is_index:
+        raise NetworkError("the base's manifest is an index", where=reference)
+    try:
+        found = parse_json(config)
+    except ValueError:
+        raise NetworkError("the base's config is not JSON, or says two things at once", where=reference) from None
+    try:
+        _BaseConfig.model_validate(found)
+        return BaseImage(reference, parsed.json, found)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "it"
+        raise NetworkError(f"the base's config makes no sense: {place}: {first['msg']}", where=reference) from None
+
+
+def _base_layers(base: BaseImage) -> list[ImageLayer]:
+    diff_ids = base.config["rootfs"]["diff_ids"]
+    descriptors = base.manifest["layers"]
+    if len(diff_ids) != len(descriptors):
+        raise NetworkError("the base's manifest and config name different numbers of layers", where=base.reference)
+    layers = []
+    for descriptor, diff_id in zip(descriptors, diff_ids, strict=True):
+        media_type = descriptor["mediaType"]
+        if "foreign" in media_type or descriptor.get("urls"):
+            raise NetworkError("a layer of the base is not in its registry (foreign layer)", where=base.reference)
+        layers.append(
+            ImageLayer(
+                descriptor["digest"], descriptor["size"], _OCI_LAYERS.get(media_type, media_type), diff_id, of_base=True
+            )
+        )
+    return layers
+
+
+def environment(existing: Sequence[str], variables: Sequence[Variable]) -> list[str]:
+    """NAME=VALUE words: the base's in their order, each of ours put in its place or at the end."""
+    values = dict(item.partition("=")[::2] for item in existing)
+    for item in variables:
+        before = values.get(item.name, "")
+        values[item.name] = f"{item.value}:{before}" if item.prepend and before else item.value
+    return [f"{name}={value}" for name, value in values.items()]
+
+
+def _config(plan: Plan, layers: Sequence[ImageLayer], base: BaseImage | None) -> dict[str, Any]:
+    inherited: dict[str, Any] = dict(base.config) if base else {}
+    settings: dict[str, Any] = dict(inherited.get("config") or {})
+    settings["Env"] = environment(settings.get("Env") or [], plan.env)
+    settings["Labels"] = {**(settings.get("Labels") or {}), **dict(plan.labels)}
+    settings.setdefault("WorkingDir", "/")
+    if plan.entrypoint is not None:
+        settings["Entrypoint"] = list(plan.entrypoint)
+    if plan.command:
+        settings["Cmd"] = list(plan.command)
+    # Image says how the classic builder made the base. OnBuild is for what is built on the base: that is this image.
+    for name in ("Image", "OnBuild"):
+        settings.pop(name, None)
+    os_name, architecture = plan.platform.split("/")[:2]
+    made: dict[str, Any] = {
+        "architecture": architecture,
+        "os": os_name,
+        "created": plan.created,
+        "config": settings,
+        "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]},
+        "history": [*(inherited.get("history") or []), *_history(plan)],
+    }
+    if inherited.get("variant"):
+        made["variant"] = inherited["variant"]
+    return made
+
+
+def _history(plan: Plan) -> list[dict[str, Any]]:
+    lines = []
+    for layer in plan.layers:
+        line: dict[str, Any] = {"created": plan.created, "created_by": f"builder: {layer.id}", "comment": layer.title}
+        if layer.producer == "config":
+            line["empty_layer"] = True
+        lines.append(line)
+    return lines

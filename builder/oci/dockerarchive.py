@@ -1,0 +1,103 @@
+"""Loading an image into docker, as one stream that both its image stores understand."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from typing import IO
+
+from builder.errors import EngineError
+from builder.oci.assemble import Image
+from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
+from builder.registry.push import base_blobs
+from builder.store.store import Store
+
+
+def load_image(image: Image, store: Store, name: str) -> None:
+    """Stream the image into `docker load`; nothing is written to disk on the way. Raises EngineError."""
+    try:
+        process = subprocess.Popen(
+            ["docker", "load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+    except FileNotFoundError:
+        raise EngineError(
+            "docker is not installed", next="build with --output oci:DIR and copy it with skopeo"
+        ) from None
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        _archive(image, store, name, process.stdin)
+        process.stdin.close()
+    except BrokenPipeError:
+        pass
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    said = process.stdout.read().decode("utf-8", "replace").strip()
+    if process.wait() != 0:
+        raise EngineError("docker could not load the image", cause=said.splitlines()[-1] if said else "it said nothing")
+
+
+def _archive(image: Image, store: Store, name: str, out: IO[bytes]) -> None:
+    """An OCI layout with a docker-archive manifest beside it, as `docker save` writes since version 25."""
+    repository, _, tag = name.rpartition(":") if ":" in name.rpartition("/")[2] else (name, "", "latest")
+    reference = f"{repository}:{tag}"
+    from_base = base_blobs(image)
+    entry = {
+        "mediaType": OCI_MANIFEST,
+        "digest": image.digest,
+        "size": len(image.manifest),
+        "annotations": {"io.containerd.image.name": reference, "org.opencontainers.image.ref.name": tag},
+    }
+    index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [entry]}
+    legacy = [
+        {
+            "Config": _path(image.config_digest),
+            "RepoTags": [reference],
+            "Layers": [_path(layer.digest) for layer in image.layers],
+        }
+    ]
+    with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+        _add(archive, "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
+        _add(archive, "index.json", json.dumps(index).encode())
+        _add(archive, "manifest.json", json.dumps(legacy).encode())
+        _add(archive, _path(image.config_digest), image.config)
+        _add(archive, _path(image.digest), image.manifest)
+        for layer in {layer.digest: layer for layer in image.layers}.values():
+            chunks = from_base(layer) if layer.of_base and from_base else store.chunks(layer.digest)
+            info = tarfile.TarInfo(_path(layer.digest))
+            info.size = layer.size
+            archive.addfile(info, _Stream(chunks))
+
+
+def _path(digest: str) -> str:
+    return f"blobs/{digest.replace(':', '/')}"
+
+
+def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    archive.addfile(info, io.BytesIO(data))
+
+
+class _Stream(io.RawIOBase):
+    """Chunks as a file."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        while len(self._rest) < size:
+            chunk = next(self._chunks, b"")
+            if not chunk:
+                break
+            self._rest += chunk
+        data, self._rest = self._rest[:size], self._rest[size:]
+        return data

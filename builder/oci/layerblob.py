@@ -1,0 +1,180 @@
+"""Entries to a layer blob: tar, hash, compress, hash and write in one pass, with nothing held but the current chunk.
+
+The bytes depend on the entries and on the constants below alone: not on the engine that made the files, the time,
+the user, the machine or the number of threads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tarfile
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from builder.errors import EngineError
+from builder.store.blobs import BlobWriter
+from builder.store.store import LayerRecord, Store
+from builder.unpack.entry import Entry
+
+MTIME = 1577836800
+"""2020-01-01T00:00:00Z, the modification time of every file that we write."""
+
+NORMALISER = 1
+"""Raise it when the same entries come out as another tar."""
+
+LEVEL = 3
+ZSTD = (1, 5, 7)
+
+MEDIA_TYPES = {
+    "zstd": "application/vnd.oci.image.layer.v1.tar+zstd",
+    "gzip": "application/vnd.oci.image.layer.v1.tar+gzip",
+    "none": "application/vnd.oci.image.layer.v1.tar",
+}
+
+Progress = Callable[[int], None]
+"""Told how many bytes of tar were written since the last call."""
+
+_KINDS = {"file": tarfile.REGTYPE, "dir": tarfile.DIRTYPE, "symlink": tarfile.SYMTYPE, "hardlink": tarfile.LNKTYPE}
+_GATHER = 1 << 20
+
+
+def format_id(compression: str) -> dict[str, Any]:
+    """What a layer key says about how its blob is written."""
+    compressor = {"zstd": f"libzstd {'.'.join(map(str, ZSTD))} level {LEVEL}", "gzip": "zlib level 6"}
+    return {"mtime": MTIME, "normaliser": NORMALISER, "compressor": compressor.get(compression, "none")}
+
+
+def write_layer(
+    store: Store,
+    entries: Iterable[Entry],
+    *,
+    compression: str = "zstd",
+    threads: int = 1,
+    progress: Progress | None = None,
+) -> LayerRecord:
+    """Write normalised entries as one blob into the store, with a listing of its paths beside it.
+
+    threads: for the compressor; the bytes are the same for any number from 1. Nothing is left behind on an error.
+    """
+    diff = hashlib.sha256()
+    size = count = 0
+    with store.writer() as writer, store.writer() as paths:
+        compressor = _compressor(writer, compression, threads)
+        for chunk, entry in _tar(entries):
+            if entry is not None:
+                count += 1
+                # In ASCII: a name that is not UTF-8 can be read back.
+                line = json.dumps([entry.path, entry.kind, entry.mode, entry.size, entry.link])
+                paths.write(line.encode() + b"\n")
+            if chunk:
+                diff.update(chunk)
+                compressor.write(chunk)
+                size += len(chunk)
+                if progress is not None:
+                    progress(len(chunk))
+        compressor.finish()
+        # Both are whole on disk before either can be seen.
+        writer.flush()
+        paths.flush()
+        listing_digest = paths.commit()
+        blob_size = writer.size
+        digest = writer.commit()
+    return LayerRecord(
+        digest=digest,
+        size=blob_size,
+        diff_id=f"sha256:{diff.hexdigest()}",
+        tar_size=size,
+        media_type=MEDIA_TYPES[compression],
+        entries=count,
+        listing=listing_digest,
+    )
+
+
+def _tar(entries: Iterable[Entry]) -> Iterator[tuple[bytes, Entry | None]]:
+    """Chunks of the tar; an entry's first chunk comes with the entry. Small pieces are gathered: hashing and
+    compressing release the interpreter lock only for larger ones."""
+    pending: list[bytes] = []
+    held = 0
+    total = 0
+    for entry in entries:
+        pending.append(_header(entry))
+        held += len(pending[-1])
+        yield b"", entry
+        if entry.kind == "file":
+            assert entry.read is not None
+            seen = 0
+            for chunk in entry.read():
+                seen += len(chunk)
+                pending.append(chunk)
+                held += len(chunk)
+                if held >= _GATHER:
+                    total += held
+                    yield b"".join(pending), None
+                    pending, held = [], 0
+            if seen != entry.size:
+                raise EngineError(f"{entry.path}: {seen} bytes where {entry.size} were announced", where=entry.owner)
+            padding = -seen % tarfile.BLOCKSIZE
+            pending.append(b"\0" * padding)
+            held += padding
+    total += held
+    end = 2 * tarfile.BLOCKSIZE
+    end += -(total + end) % tarfile.RECORDSIZE
+    pending.append(b"\0" * end)
+    yield b"".join(pending), None
+
+
+def _header(entry: Entry) -> bytes:
+    info = tarfile.TarInfo(entry.path + "/" if entry.kind == "dir" else entry.path)
+    info.type = _KINDS[entry.kind]
+    info.mode = entry.mode
+    info.mtime = MTIME
+    info.size = entry.size if entry.kind == "file" else 0
+    info.linkname = entry.link
+    return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+
+
+class _Compressor:
+    """A compressor in front of a blob writer."""
+
+    def __init__(self, writer: BlobWriter, compress: Callable[[bytes], bytes], flush: Callable[[], bytes]) -> None:
+        self._writer = writer
+        self._compress = compress
+        self._flush = flush
+
+    def write(self, chunk: bytes) -> None:
+        out = self._compress(chunk)
+        if out:
+            self._writer.write(out)
+
+    def finish(self) -> None:
+        self._writer.write(self._flush())
+
+
+def _compressor(writer: BlobWriter, compression: str, threads: int) -> _Compressor:
+    if compression == "none":
+        return _Compressor(writer, lambda chunk: chunk, lambda: b"")
+    if compression == "gzip":
+        import zlib
+
+        if "ng" in zlib.ZLIB_RUNTIME_VERSION:
+            raise EngineError(
+                "this Python's zlib is zlib-ng, which compresses to other bytes than zlib",
+                cause="layer digests are defined with zlib",
+                next="build with --compression zstd",
+            )
+        # wbits 31: a gzip header without name or time (RFC 1952 MTIME 0).
+        deflate = zlib.compressobj(6, zlib.DEFLATED, 31)
+        return _Compressor(writer, deflate.compress, deflate.flush)
+    import zstandard
+
+    if zstandard.ZSTD_VERSION != ZSTD:
+        found = ".".join(map(str, zstandard.ZSTD_VERSION))
+        raise EngineError(
+            f"the Python package zstandard carries libzstd {found}",
+            cause=f"layer digests are defined with {'.'.join(map(str, ZSTD))}",
+            next="pip install --force-reinstall zstandard==0.25.0",
+        )
+    # threads=0 would select another code path of libzstd with other bytes; any number from 1 gives the same.
+    zstd = zstandard.ZstdCompressor(level=LEVEL, threads=max(1, threads), write_content_size=False).compressobj()
+    return _Compressor(writer, zstd.compress, zstd.flush)

@@ -1,0 +1,320 @@
+"""The registry client: images and blobs by reference, verified, from mirrors or the registry itself."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from builder.errors import BuilderError, NetworkError, PinError, UsageError
+from builder.model.reference import Reference, is_digest
+from builder.oci.manifest import (
+    INDEXES,
+    MANIFEST_LIMIT,
+    MANIFESTS,
+    OCI_MANIFEST,
+    Manifest,
+    check_platform,
+    choose_platform,
+    parse_manifest,
+    sha256,
+    verified,
+)
+from builder.registry.auth import Credentials
+from builder.registry.config import Endpoint, RegistriesConfig
+from builder.registry.errors import TransientError
+from builder.registry.session import RegistrySession, pull, push
+from builder.registry.transport import Patience, in_time, next_url, same_origin, stream
+from builder.registry.upload import mount_blob, upload_blob
+
+if TYPE_CHECKING:
+    import requests
+
+_ACCEPT = ", ".join(MANIFESTS + INDEXES)
+_PAGES = 500
+_Result = TypeVar("_Result")
+
+
+class Registry:
+    """A client of all registries. Thread-safe. Reads try mirrors first; writes and `has_blob` ask the registry itself.
+
+    What a method does not say: raises NetworkError when a registry does not answer, refuses or answers nonsense, and
+    PinError when it does not have what was asked for, or has something else there.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: RegistriesConfig | None = None,
+        credentials: Credentials | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        self._session = RegistrySession(
+            config if config is not None else RegistriesConfig.load(),
+            credentials if credentials is not None else Credentials.default(),
+            patience or Patience(),
+        )
+        self._silent: set[Endpoint] = set()
+
+    def manifest(self, ref: Reference) -> Manifest:
+        """The manifest or index at `ref`: by its digest if it has one, else by its tag."""
+        return self._read(ref, lambda endpoint: self._manifest(endpoint, ref))
+
+    def check_manifest(self, ref: Reference) -> None:
+        """Whether the manifest or index with the digest of `ref` can be had, without reading it: else raises."""
+        assert ref.digest is not None
+        self._read(ref, lambda endpoint: self._check_manifest(endpoint, ref))
+
+    def platform_manifest(self, ref: Reference, platform: str = "linux/arm64") -> tuple[Manifest, str | None]:
+        """The image at `ref` for one platform, and the digest of the index it was listed in (None: in none).
+
+        The image's own config must name that platform too, or else PinError.
+        """
+        found, index = self.manifest(ref), None
+        if found.is_index:
+            index = found.digest
+            ref = ref.at(choose_platform(found, platform, str(ref)))
+            found = self.manifest(ref)
+            if found.is_index:
+                raise PinError("this is an index, not the image that an index calls it", where=str(ref))
+        check_platform(self.config(ref, found), platform, str(ref))
+        return found, index
+
+    def config(self, ref: Reference, manifest: Manifest) -> bytes:
+        """The config that an image's manifest names."""
+        if manifest.is_index:
+            raise UsageError("an index has no config", where=str(ref))
+        descriptor = manifest.json["config"]
+        digest, size = descriptor["digest"], descriptor["size"]
+        if size > MANIFEST_LIMIT:
+            raise NetworkError(f"a config of {size} bytes", where=str(ref), cause="that is no image's config")
+
+        def read(endpoint: Endpoint) -> bytes:
+            chunks = self._blob(endpoint, ref, digest, size, self._open(endpoint, ref, digest))
+            return b"".join(in_time(chunks, self._session.transport.patience.whole, endpoint.host))
+
+        return self._read(ref, read)
+
+    def has_blob(self, ref: Reference, digest: str) -> bool:
+        """Whether the registry itself has a blob in this repository."""
+        endpoint = self._session.config.origin(ref.registry)
+        path = f"{ref.repository}/blobs/{_checked(digest)}"
+        response = self._session.send(endpoint, "HEAD", path, pull(ref.repository))
+        response.close()
+        if response.status_code in (200, 404):
+            return response.status_code == 200
+        raise self._session.error(response, endpoint, f"{ref.repository}@{digest}")
+
+    def blob(self, ref: Reference, digest: str, size: int | None = None) -> Iterator[bytes]:
+        """A blob's chunks (up to 1 MiB); the last one comes only when all of them hash to `digest`.
+
+        A connection that breaks is taken up where it broke. `size` in bytes, if known, bounds what is read.
+        """
+
+        def find(endpoint: Endpoint) -> tuple[Endpoint, requests.Response]:
+            return replace(endpoint, hasty=False), self._open(endpoint, ref, digest)
+
+        endpoint, response = self._read(ref, find)
+        return self._blob(endpoint, ref, digest, size, response)
+
+    def mount(self, target: Reference, digest: str, source_repository: str) -> bool:
+        """Make a blob of another repository of the target's registry the target's too. False: it must be uploaded."""
+        return mount_blob(self._session, target, _checked(digest), source_repository)
+
+    def upload(self, target: Reference, digest: str, size: int, chunks: Callable[[], Iterator[bytes]]) -> None:
+        """Upload a blob of `size` bytes. `chunks` is called for every attempt, and must give the same bytes."""
+        upload_blob(self._session, target, _checked(digest), size, chunks)
+
+    def put_manifest(self, target: Reference, data: bytes, media_type: str) -> str:
+        """Write a manifest or index to the target's tag, else by its digest; returns the digest."""
+        return self._put(target, data, media_type)[0]
+
+    def put_artifact(self, target: Reference, data: bytes) -> tuple[str, bool]:
+        """Write a manifest with a subject by its digest; returns it, and whether the registry lists it itself."""
+        digest, headers = self._put(target, data, OCI_MANIFEST)
+        return digest, "OCI-Subject" in headers
+
+    def _put(self, target: Reference, data: bytes, media_type: str) -> tuple[str, Mapping[str, str]]:
+        digest = sha256(data)
+        if target.digest not in (None, digest):
+            raise PinError(f"got {digest}, expected {target.digest}", where=str(target))
+        endpoint = self._session.config.origin(target.registry)
+        path = f"{target.repository}/manifests/{target.tag or digest}"
+        response = self._session.send(
+            endpoint, "PUT", path, push(target.repository), headers={"Content-Type": media_type}, body=data
+        )
+        if response.status_code not in (200, 201):
+            error = self._session.error(response, endpoint, str(target))
+            raise NetworkError(error.what, where=error.where, cause=error.cause, next=error.next)
+        response.close()
+        stored = response.headers.get("Docker-Content-Digest", digest)
+        if stored != digest:
+            raise PinError(
+                "the registry stored another manifest",
+                where=str(target),
+                cause=f"it says {ascii(stored)[1:-1][:100]}, we sent {digest}",
+            )
+        return digest, response.headers
+
+    def tags(self, ref: Reference) -> list[str]:
+        """The tags of a repository, as the registry orders them."""
+        return self._read(ref, lambda endpoint: self._tags(endpoint, ref))
+
+    def _read(self, ref: Reference, attempt: Callable[[Endpoint], _Result]) -> _Result:
+        """Try mirrors, then the registry; patiently only when none of them answers.
+
+        What hashes to something else is the news; else what the registry said, and of mirrors why they did not help.
+        """
+        *mirrors, origin = self._session.config.endpoints(ref.registry)
+        # One that did not answer is asked last from then on.
+        todo = sorted((*mirrors, origin), key=self._silent.__contains__)
+        failed: dict[Endpoint, BuilderError] = {}
+        for hasty in (True, False) if mirrors else (False,):
+            for endpoint in todo:
+                try:
+                    result = attempt(replace(endpoint, hasty=hasty))
+                except (NetworkError, PinError) as error:
+                    failed[endpoint] = error
+                    if isinstance(error, TransientError):
+                        self._silent.add(endpoint)
+                else:
+                    self._silent.discard(endpoint)
+                    return result
+            todo = [endpoint for endpoint in todo if isinstance(failed[endpoint], TransientError)]
+        raise _news(failed, origin)
+
+    def _manifest(self, endpoint: Endpoint, ref: Reference) -> Manifest:
+        repository = endpoint.repository(ref.repository)
+        path = f"{repository}/manifests/{ref.selector}"
+        scopes = pull(repository)
+        response, data = self._session.get(endpoint, path, scopes, str(ref), accept=_ACCEPT, limit=MANIFEST_LIMIT)
+        where = f"{ref} from {endpoint.host}"
+        if ref.digest is not None and sha256(data) != ref.digest:
+            raise MismatchError(
+                f"got {sha256(data)}, expected {ref.digest}",
+                where=where,
+                cause="the registry, a mirror or a proxy served another manifest than the pinned one",
+            )
+        said = response.headers.get("Docker-Content-Digest")
+        if said is not None and not _is_digest_of(data, said):
+            raise MismatchError("the manifest is not the one that the registry says it is", where=where)
+        return parse_manifest(data, response.headers.get("Content-Type", ""), where)
+
+    def _check_manifest(self, endpoint: Endpoint, ref: Reference) -> None:
+        repository = endpoint.repository(ref.repository)
+        path = f"{repository}/manifests/{ref.digest}"
+        response = self._session.send(endpoint, "HEAD", path, pull(repository), headers={"Accept": _ACCEPT})
+        if response.status_code in (405, 501):  # not every registry answers HEAD
+            response.close()
+            self._manifest(endpoint, ref)
+            return
+        if response.status_code != 200:
+            raise self._session.error(response, endpoint, str(ref))
+        response.close()
+        said = response.headers.get("Docker-Content-Digest", "")
+        if is_digest(said) and said != ref.digest:
+            raise MismatchError(
+                "the registry has another manifest under this digest",
+                where=f"{ref} from {endpoint.host}",
+                cause=f"it says that its digest is {said}",
+            )
+
+    def _open(self, endpoint: Endpoint, ref: Reference, digest: str, start: int = 0) -> requests.Response:
+        repository = endpoint.repository(ref.repository)
+        headers = {"Range": f"bytes={start}-"} if start else {}
+        path = f"{repository}/blobs/{_checked(digest)}"
+        response = self._session.send(endpoint, "GET", path, pull(repository), headers=headers)
+        if response.status_code == 200:
+            return response
+        if response.status_code == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+            return response
+        raise self._session.error(response, endpoint, f"{ref.repository}@{digest}")
+
+    def _blob(
+        self, endpoint: Endpoint, ref: Reference, digest: str, size: int | None, response: requests.Response
+    ) -> Iterator[bytes]:
+        where = f"{ref.registry}/{ref.repository} from {endpoint.host}"
+        try:
+            yield from verified(self._chunks(endpoint, ref, digest, response), digest, where, size)
+        except PinError as error:
+            raise MismatchError(error.what, where=error.where, cause=error.cause) from None
+
+    def _chunks(self, endpoint: Endpoint, ref: Reference, digest: str, response: requests.Response) -> Iterator[bytes]:
+        budget, position = self._session.transport.patience.budget(), 0
+        while True:
+            # A registry that does not know ranges starts again: pass over what was handed on already.
+            skip = position if response.status_code == 200 else 0
+            try:
+                for chunk in stream(response):
+                    rest = chunk[skip:]
+                    skip -= len(chunk) - len(rest)
+                    position += len(rest)
+                    if rest:
+                        yield rest
+                return
+            except TransientError:
+                if not budget.again():
+                    raise
+            response = self._open(endpoint, ref, digest, position)
+
+    def _tags(self, endpoint: Endpoint, ref: Reference) -> list[str]:
+        repository = endpoint.repository(ref.repository)
+        target = f"{repository}/tags/list?n=1000"
+        found: dict[str, None] = {}
+        for _ in range(_PAGES):
+            what = f"tags of {ref.repository}"
+            response, data = self._session.get(endpoint, target, pull(repository), what, limit=MANIFEST_LIMIT)
+            page = _tag_list(data, endpoint)
+            before = len(found)
+            found.update(dict.fromkeys(page))
+            link = re.match(r'\s*<([^>]+)>\s*;\s*rel="?next"?', response.headers.get("Link", ""))
+            if link is None or len(found) == before:
+                return list(found)
+            target = next_url(response.url, link[1])
+            if not same_origin(target, endpoint.base):
+                break
+        raise NetworkError("a list of tags without an end", where=endpoint.host)
+
+
+class MismatchError(PinError):
+    """Something was there, and it was not what its digest says: the registry's fault, or that of what is between."""
+
+    def __init__(self, what: str, *, where: str, cause: str = "") -> None:
+        super().__init__(what, where=where, cause=cause, next="check the registry, and any mirror or proxy before it")
+
+
+def _news(failed: Mapping[Endpoint, BuilderError], origin: Endpoint) -> BuilderError:
+    """What to tell when neither the mirrors nor the registry helped."""
+    for error in failed.values():
+        if isinstance(error, MismatchError):
+            return error
+    last = failed[origin]
+    told = [f"its mirror {place.host}: {error.what}" for place, error in failed.items() if place != origin]
+    causes = "; ".join(text for text in (last.cause, *told) if text)
+    return type(last)(last.what, where=last.where, cause=causes, next=last.next)
+
+
+def _checked(digest: str) -> str:
+    if not is_digest(digest):
+        raise UsageError(f"not a sha256 digest: {digest[:100]!a}")
+    return digest
+
+
+def _is_digest_of(data: bytes, digest: str) -> bool:
+    algorithm, _, value = digest.partition(":")
+    return algorithm in ("sha256", "sha384", "sha512") and hashlib.new(algorithm, data).hexdigest() == value
+
+
+def _tag_list(data: bytes, endpoint: Endpoint) -> list[str]:
+    import json
+
+    try:
+        answer: Any = json.loads(data)
+        tags = answer["tags"] or []
+        if isinstance(tags, list) and all(isinstance(tag, str) for tag in tags):
+            return tags
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise NetworkError("the registry's list of tags makes no sense", where=endpoint.host)

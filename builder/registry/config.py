@@ -1,0 +1,155 @@
+"""`registries.yaml`: mirrors of registries, and registries that are spoken to without TLS.
+
+docker.io:
+  mirror: [mirror.lan:5000/hub]     # tried in order, then the registry itself; a path is put before the repository
+mirror.lan:5000:
+  insecure: true                    # plain http; this machine's own are spoken to so unless this is false
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, TypeAdapter, ValidationError
+
+from builder.errors import InvalidError
+from builder.model.common import Flagged, Strict
+from builder.model.reference import DOCKER_HUB, HUB_NAMES, is_registry, is_repository
+
+if TYPE_CHECKING:
+    import yaml
+
+_HUB_API = "registry-1.docker.io"
+
+
+def _host(text: str) -> str:
+    if not is_registry(text):
+        raise ValueError("must be HOST or HOST:PORT, lower case, without https://")
+    if text in HUB_NAMES:
+        raise ValueError(f"Docker Hub is called {DOCKER_HUB} here")
+    return text
+
+
+def _mirror(text: str) -> str:
+    host, slash, prefix = text.partition("/")
+    _host(host)
+    if slash and not is_repository(prefix):
+        raise ValueError("must be HOST[:PORT] or HOST[:PORT]/PATH")
+    return text
+
+
+class RegistryEntry(Strict):
+    """What is configured for one registry."""
+
+    mirror: tuple[Annotated[str, AfterValidator(_mirror)], ...] = ()
+    insecure: Flagged = False
+
+
+_ENTRIES = TypeAdapter(dict[Annotated[str, AfterValidator(_host)], RegistryEntry])
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a registry's content can be had. host: whose login applies. base: URL without a trailing slash.
+
+    hasty: there is another place to ask, so each request is made once.
+    """
+
+    host: str
+    base: str
+    prefix: str = ""
+    hasty: bool = False
+
+    def repository(self, name: str) -> str:
+        """What `name` is called here."""
+        return f"{self.prefix}/{name}" if self.prefix else name
+
+
+class RegistriesConfig:
+    """Mirrors and insecure registries by name. entries: what is configured."""
+
+    def __init__(self, entries: dict[str, RegistryEntry] | None = None) -> None:
+        self.entries = dict(entries or {})
+
+    @classmethod
+    def load(cls, path: Path | None = None) -> RegistriesConfig:
+        """Read `path`, else BUILDER_REGISTRIES, else builder/registries.yaml below XDG_CONFIG_HOME or ~/.config.
+
+        Only the last may be absent. Raises InvalidError.
+        """
+        chosen = path or (Path(name) if (name := os.environ.get("BUILDER_REGISTRIES")) else None)
+        folder = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+        file = chosen or Path(folder) / "builder" / "registries.yaml"
+        try:
+            text = file.read_bytes()
+        except FileNotFoundError:
+            if chosen is None:
+                return cls()
+            raise InvalidError("no such file", where=str(file), next="mend BUILDER_REGISTRIES") from None
+        except OSError as error:
+            raise InvalidError(f"cannot read it: {error.strerror}", where=str(file)) from None
+        return cls(_parse(text, str(file)))
+
+    def origin(self, registry: str) -> Endpoint:
+        """The registry itself."""
+        return self._endpoint(registry)
+
+    def endpoints(self, registry: str) -> list[Endpoint]:
+        """Where to read from: the mirrors in their order, then the registry itself."""
+        entry = self.entries.get(registry)
+        return [self._endpoint(mirror) for mirror in (entry.mirror if entry else ())] + [self._endpoint(registry)]
+
+    def _endpoint(self, name: str) -> Endpoint:
+        host, _, prefix = name.partition("/")
+        entry = self.entries.get(host)
+        said = entry is not None and "insecure" in entry.model_fields_set
+        plain = entry.insecure if entry is not None and said else is_loopback(host)
+        address = _HUB_API if host == DOCKER_HUB else host
+        return Endpoint(host, f"{'http' if plain else 'https'}://{address}", prefix)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether HOST[:PORT] is this machine, by name: there plain http leaves nothing to eavesdrop on."""
+    if host.startswith("["):
+        return host.partition("]")[0] == "[::1"
+    return host.partition(":")[0] in ("localhost", "127.0.0.1")
+
+
+def _parse(text: bytes, where: str) -> dict[str, RegistryEntry]:
+    from builder.model.yamlfile import compose, in_yaml_words, parse_yaml
+
+    try:
+        value = parse_yaml(text.decode("utf-8"), where)
+    except UnicodeDecodeError:
+        raise InvalidError("not UTF-8 text", where=where) from None
+    if value is None:
+        return {}
+    try:
+        return _ENTRIES.validate_python(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = [part for part in first["loc"] if part != "[key]"]
+        keys = ".".join(str(part) for part in path)
+        line = _line(compose(text.decode("utf-8")), path)
+        said = in_yaml_words(first["msg"])
+        raise InvalidError(f"{keys}: {said}" if keys else said, where=f"{where}:{line}") from None
+
+
+def _line(node: yaml.Node | None, path: list[int | str]) -> int:
+    import yaml
+
+    line = 1
+    for part in path:
+        if isinstance(node, yaml.MappingNode):
+            found = next(((key, child) for key, child in node.value if key.value == part), None)
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+            found = (node.value[part], node.value[part])
+        else:
+            found = None
+        if found is None:
+            break
+        line, node = found[0].start_mark.line + 1, found[1]
+    return line

@@ -1,0 +1,195 @@
+"""The answer to a registry's 401: challenges read, tokens fetched and kept while they are good."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from builder.errors import NetworkError
+from builder.registry.auth import Credentials, Login
+from builder.registry.config import Endpoint, is_loopback
+from builder.registry.transport import Transport, small
+
+Scopes = tuple[str, ...]
+"""`repository:NAME:ACTIONS`, the one that is written to first."""
+
+_TOKEN_LIMIT = 1 << 20
+_PART = re.compile(r"""[\s,]*([A-Za-z0-9!#$%&'*+.^_`|~-]+)(?:\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*)))?""")
+
+
+def parse_challenges(header: str) -> dict[str, dict[str, str]]:
+    """A WWW-Authenticate header as {scheme: {parameter: value}}, names in lower case."""
+    found: dict[str, dict[str, str]] = {}
+    scheme, position = "", 0
+    while part := _PART.match(header, position):
+        position = part.end()
+        name = part[1].lower()
+        if part[2] is None and part[3] is None:
+            scheme = name
+            found.setdefault(scheme, {})
+        elif scheme:
+            value = re.sub(r"\\(.)", r"\1", part[2]) if part[2] is not None else part[3]
+            found[scheme].setdefault(name, value)
+    return found
+
+
+@dataclass(frozen=True)
+class _Kept:
+    header: str
+    until: float
+
+
+class _Turn:
+    """Whose turn it is to ask a token server. number: how many have asked; error: of the last one, if it failed."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.number = 0
+        self.error: NetworkError | None = None
+
+
+class Authorizer:
+    """Authorization headers per registry and scope. Thread-safe."""
+
+    def __init__(self, transport: Transport, credentials: Credentials) -> None:
+        self._transport = transport
+        self._credentials = credentials
+        self._lock = threading.Lock()
+        self._kept: dict[tuple[str, Scopes], _Kept] = {}
+        self._turns: dict[tuple[str, Scopes], _Turn] = {}
+
+    def header(self, endpoint: Endpoint, scopes: Scopes) -> str | None:
+        """What to send with a request; None when nothing is known yet."""
+        with self._lock:
+            kept = self._kept.get((endpoint.base, scopes))
+        return kept.header if kept is not None and time.monotonic() < kept.until else None
+
+    def forget(self, endpoint: Endpoint, scopes: Scopes, header: str | None) -> None:
+        """Drop a header that the registry no longer takes; one that another thread has brought since stays."""
+        with self._lock:
+            kept = self._kept.get((endpoint.base, scopes))
+            if kept is not None and kept.header == header:
+                del self._kept[endpoint.base, scopes]
+
+    def answer(self, endpoint: Endpoint, scopes: Scopes, challenge: str) -> str:
+        """The header that answers a 401's WWW-Authenticate. Raises NetworkError when there is no login that fits.
+
+        Threads that are turned away together share what the first of them gets: a token, or the error.
+        """
+        with self._lock:
+            turn = self._turns.setdefault((endpoint.base, scopes), _Turn())
+        before = turn.number
+        with turn.lock:
+            if known := self.header(endpoint, scopes):
+                return known
+            if turn.number != before and turn.error is not None:
+                raise turn.error
+            turn.number, turn.error = turn.number + 1, None
+            try:
+                return self._answer(endpoint, scopes, challenge)
+            except NetworkError as error:
+                turn.error = error
+                raise
+
+    def _answer(self, endpoint: Endpoint, scopes: Scopes, challenge: str) -> str:
+        challenges = parse_challenges(challenge)
+        repository = scopes[0].split(":")[1] if scopes else ""
+        login = self._credentials.get(endpoint.host, repository)
+        if "bearer" in challenges:
+            kept = self._token(endpoint, scopes, challenges["bearer"], login)
+        elif "basic" in challenges and login is not None and login.username:
+            kept = _Kept(login.basic, float("inf"))
+        else:
+            raise self.refused(endpoint)
+        with self._lock:
+            self._kept[(endpoint.base, scopes)] = kept
+        return kept.header
+
+    def refused(self, endpoint: Endpoint, cause: str = "") -> NetworkError:
+        """The error for a 401 or 403."""
+        problem = self._credentials.problem(endpoint.host)
+        usual = "it is not there, or this login (or none) may not do that"
+        return NetworkError(
+            "the registry refuses access",
+            where=endpoint.host,
+            cause="; ".join(text for text in (cause or usual, problem) if text),
+            next=f"docker login {endpoint.host}",
+        )
+
+    def _token(self, endpoint: Endpoint, scopes: Scopes, asked: dict[str, str], login: Login | None) -> _Kept:
+        realm = self._realm(endpoint, asked.get("realm", ""))
+        wanted = merge_scopes(scopes, asked.get("scope", ""))
+        # nvcr.io names no service; an empty one would be a wrong one.
+        service = [("service", asked["service"])] if asked.get("service") else []
+        if login is not None and login.identity_token:
+            form = [("grant_type", "refresh_token"), *service, ("client_id", "builder"), ("scope", " ".join(wanted))]
+            response = self._transport.send(
+                "POST",
+                realm,
+                headers={"Content-Type": "application/x-www-form-urlencoded"},
+                body=urlencode([*form, ("refresh_token", login.identity_token)]).encode(),
+                once=endpoint.hasty,
+                redirects=0,  # the body is a secret
+            )
+        else:
+            parts = urlsplit(realm)
+            query = [*parse_qsl(parts.query), *service, *(("scope", scope) for scope in wanted)]
+            url = parts._replace(query=urlencode(query), fragment="").geturl()
+            basic = login.basic if login is not None else None
+            response = self._transport.send("GET", url, authorization=basic, once=endpoint.hasty)
+        status, body = response.status_code, small(response, _TOKEN_LIMIT, self._transport.patience.whole)
+        if status in (400, 401, 403):
+            raise self.refused(endpoint, "its token server takes no such login" if login else "")
+        return self._read(endpoint, status, body)
+
+    def _realm(self, endpoint: Endpoint, realm: str) -> str:
+        try:
+            parts = urlsplit(realm)
+            # The login goes there: only over TLS, unless the registry itself is spoken to without. What a registry on
+            # this machine is allowed, its token server on another one is not.
+            plain = endpoint.base.startswith("http://") and (
+                is_loopback(parts.netloc) or not is_loopback(endpoint.host)
+            )
+            safe = parts.scheme == "https" or (parts.scheme == "http" and plain)
+            if safe and parts.hostname and parts.port != 0 and parts.username is None:
+                return realm
+        except ValueError:
+            pass
+        raise NetworkError(
+            "the registry names no token server that can be used",
+            where=endpoint.host,
+            cause="the realm of its challenge is not an https address",
+        )
+
+    def _read(self, endpoint: Endpoint, status: int, body: bytes) -> _Kept:
+        try:
+            answer = json.loads(body) if status == 200 else None
+        except (ValueError, RecursionError):
+            answer = None
+        answer = answer if isinstance(answer, dict) else {}
+        token = answer.get("token") or answer.get("access_token")
+        if not isinstance(token, str) or not re.fullmatch(r"[\x21-\x7e]+", token):
+            raise NetworkError(
+                f"the registry's token server answered {status} without a token",
+                where=endpoint.host,
+                next="try again later",
+            )
+        lifetime = answer.get("expires_in")
+        # 60 s is what the specification says when nothing is said.
+        known = isinstance(lifetime, int | float) and 0 < lifetime < 1e9
+        seconds = float(lifetime or 60) if known else 60.0
+        return _Kept(f"Bearer {token}", time.monotonic() + seconds * 0.8)
+
+
+def merge_scopes(scopes: Scopes, asked: str) -> list[str]:
+    """Our scopes and those of a challenge (`asked`, blank-separated), one per resource with all their actions."""
+    merged: dict[str, list[str]] = {}
+    for scope in (*scopes, *asked.split()):
+        resource, colon, actions = scope.rpartition(":")
+        known = merged.setdefault(resource if colon else scope, [])
+        known += [action for action in actions.split(",") if colon and action and action not in known]
+    return [f"{resource}:{','.join(actions)}" if actions else resource for resource, actions in merged.items()]

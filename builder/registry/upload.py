@@ -1,0 +1,123 @@
+"""Putting blobs into a registry: mounted from another repository, or streamed in one piece."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from builder.errors import BuilderError, NetworkError, PinError
+from builder.model.reference import Reference
+from builder.oci.manifest import verified
+from builder.registry.config import Endpoint
+from builder.registry.errors import TransientError
+from builder.registry.session import RegistrySession, pull, push
+from builder.registry.transport import next_url
+
+if TYPE_CHECKING:
+    import requests
+
+
+def mount_blob(session: RegistrySession, target: Reference, digest: str, source_repository: str) -> bool:
+    """Make a blob of another repository of this registry the target's too; False when the registry does not."""
+    endpoint = session.config.origin(target.registry)
+    path = f"{target.repository}/blobs/uploads/?mount={quote(digest)}&from={quote(source_repository, safe='')}"
+    try:
+        response = session.send(
+            endpoint,
+            "POST",
+            path,
+            (*push(target.repository), *pull(source_repository)),
+            headers={"Content-Length": "0"},
+        )
+    except TransientError:
+        raise
+    except NetworkError:
+        return False  # no access to the source: uploading may work all the same
+    response.close()
+    if response.status_code == 202 and (location := response.headers.get("Location")):
+        _cancel(session, endpoint, target, next_url(response.url, location))
+    return response.status_code == 201
+
+
+def upload_blob(
+    session: RegistrySession, target: Reference, digest: str, size: int, chunks: Callable[[], Iterator[bytes]]
+) -> None:
+    """Stream a blob of `size` bytes in one PUT; all over again, with fresh `chunks`, when the connection breaks.
+
+    Raises PinError when the chunks are not what `digest` says, NetworkError when the registry does not take them.
+    """
+    endpoint = session.config.origin(target.registry)
+    budget = session.transport.patience.budget()
+    what = f"{target.repository}@{digest}"
+    while True:
+        url = _start(session, endpoint, target, what)
+        try:
+            response = session.send(
+                endpoint,
+                "PUT",
+                f"{url}{'&' if '?' in url else '?'}digest={quote(digest)}",
+                push(target.repository),
+                headers={"Content-Type": "application/octet-stream"},
+                body=lambda: _body(verified(chunks(), digest, what, size), size),
+                once=True,
+            )
+        except TransientError as error:
+            if not budget.again(error.pause):
+                raise
+            continue
+        if response.status_code == 201:
+            response.close()
+            if response.headers.get("Docker-Content-Digest", digest) != digest:
+                raise PinError("the registry stored another blob", where=f"{endpoint.host}: {what}")
+            return
+        # 401: the token ran out between POST and PUT. 404, 416: the registry forgot the upload halfway.
+        if response.status_code not in (401, 404, 416) or not budget.again():
+            raise _refused(session, response, endpoint, what)
+        response.close()
+
+
+def _start(session: RegistrySession, endpoint: Endpoint, target: Reference, what: str) -> str:
+    response = session.send(
+        endpoint,
+        "POST",
+        f"{target.repository}/blobs/uploads/",
+        push(target.repository),
+        headers={"Content-Length": "0"},
+    )
+    location = response.headers.get("Location")
+    if response.status_code != 202 or not location:
+        raise _refused(session, response, endpoint, what)
+    response.close()
+    return next_url(response.url, location)
+
+
+def _body(chunks: Iterator[bytes], size: int) -> _Stream | bytes:
+    # An empty stream would be sent chunked.
+    return _Stream(chunks, size) if size else b"".join(chunks)
+
+
+class _Stream:
+    """An iterator with a length: makes requests send Content-Length, which some registries insist on."""
+
+    def __init__(self, chunks: Iterator[bytes], size: int) -> None:
+        self._chunks = chunks
+        self.len = size
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._chunks
+
+
+def _refused(session: RegistrySession, response: requests.Response, endpoint: Endpoint, what: str) -> BuilderError:
+    error = session.error(response, endpoint, what)
+    # A pull that meets 404 has a stale pin; a push has a registry that does not want it.
+    if isinstance(error, PinError):
+        return NetworkError("the registry takes no upload here", where=error.where, cause=error.cause)
+    return error
+
+
+def _cancel(session: RegistrySession, endpoint: Endpoint, target: Reference, url: str) -> None:
+    try:
+        session.send(endpoint, "DELETE", url, push(target.repository), once=True).close()
+    except NetworkError:
+        return  # the registry forgets unfinished uploads by itself

@@ -1,0 +1,132 @@
+"""Ways to run a command of an arm64 image on this machine."""
+
+from __future__ import annotations
+
+import platform
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Protocol
+
+from builder.smoke.image.opened import Image
+
+QEMU_NAMES = ("qemu-aarch64-static", "qemu-aarch64")
+BINFMT = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to run. argv[0] is looked up in the image's PATH. env: on top of the image's. user: "UID" or "UID:GID".
+
+    errors: where standard error goes; into the same pipe as the output by default.
+    """
+
+    argv: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    user: str = ""
+    errors: IO[bytes] | None = None
+
+
+@dataclass(frozen=True)
+class Completed:
+    """What came of it. code: the exit status; None when it ran out of time and was killed. seconds: wall time."""
+
+    code: int | None
+    output: str
+    seconds: float
+
+
+class Runner(Protocol):
+    """Runs commands of one image, each in a fresh copy of its files, without network."""
+
+    name: str
+
+    def start(self, command: Command) -> subprocess.Popen[bytes]:
+        """Start a command; its standard output and error are one pipe. Killing the process kills all it started."""
+
+    def note(self) -> str:
+        """How commands are run, for the report."""
+
+    def close(self) -> None:
+        """Remove what was set up."""
+
+
+class Unable(Exception):
+    """A way to run images does not work on this machine; says why."""
+
+
+def registered() -> bool:
+    """Whether this machine's kernel starts qemu for arm64 programs, in a chroot too (flag F)."""
+    try:
+        status = (BINFMT.parent / "status").read_text()
+        entry = BINFMT.read_text().splitlines()
+    except OSError:
+        return False
+    flags = next((line.partition(":")[2] for line in entry if line.startswith("flags:")), "")
+    return status.strip() == "enabled" and entry[0] == "enabled" and "F" in flags
+
+
+def native() -> bool:
+    """Whether this machine runs arm64 code by itself."""
+    return platform.machine() in ("aarch64", "arm64")
+
+
+def run(runner: Runner, command: Command, timeout: float) -> Completed:
+    """Run a command to its end, or kill it after `timeout` seconds."""
+    start = time.monotonic()
+    lines: list[bytes] = []
+    code = follow(runner.start(command), lines.append, lambda: start + timeout)
+    output = b"".join(lines).decode(errors="replace")
+    return Completed(code, output[-100_000:], round(time.monotonic() - start, 3))
+
+
+def follow(
+    process: subprocess.Popen[bytes], line: Callable[[bytes], object], deadline: Callable[[], float]
+) -> int | None:
+    """Hand each line of output to `line` until the process ends; kill it at the deadline (monotonic) → None."""
+    lines: queue.Queue[bytes | None] = queue.Queue()
+    assert process.stdout is not None
+    threading.Thread(target=_read, args=(process.stdout, lines), daemon=True).start()
+    try:
+        while True:
+            try:
+                text = lines.get(timeout=max(0.0, deadline() - time.monotonic()))
+            except queue.Empty:
+                return None
+            if text is None:
+                return process.wait()
+            line(text)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def _read(pipe: IO[bytes], lines: queue.Queue[bytes | None]) -> None:
+    with pipe:
+        for text in iter(lambda: pipe.readline(1 << 16), b""):
+            lines.put(text)
+    lines.put(None)
+
+
+def pick_runner(image: Image, folder: Path, only: str | None = None) -> Runner:
+    """The first way that works: docker, else a chroot in private namespaces. only: just this one ("docker", "chroot").
+
+    folder: where to unpack the image. Raises Unable, with the reasons.
+    """
+    from builder.smoke.cpu.chroot import ChrootRunner
+    from builder.smoke.cpu.docker import DockerRunner
+
+    ways: Iterable[tuple[str, Callable[[Image, Path], Runner]]] = (("docker", DockerRunner), ("chroot", ChrootRunner))
+    reasons = []
+    for name, way in ways:
+        if only in (None, name):
+            try:
+                return way(image, folder)
+            except Unable as reason:
+                reasons.append(f"{name}: {reason}")
+    raise Unable("; ".join(reasons))

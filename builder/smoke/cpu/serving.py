@@ -1,0 +1,113 @@
+"""The check that vLLM itself takes the serving command: its own parser and registries, in the image, without a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from builder.smoke.cpu.basic import kind
+from builder.smoke.static.run import Failed
+
+PROGRAM = r'''
+import contextlib, dataclasses, importlib.util, io, typing
+
+
+def make_parser():
+    """The parser of `vllm serve`."""
+    import vllm.platforms
+    # Without a driver vLLM cannot tell its device, and the parser asks for nothing else of it.
+    if not vllm.platforms.current_platform.device_type:
+        vllm.platforms.current_platform.device_type = "cuda"
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+    from vllm.entrypoints.openai.cli_args import make_arg_parser
+    return make_arg_parser(FlexibleArgumentParser())
+
+
+def problems(argv, variables=(), made=[]):
+    """What vLLM would refuse or ignore of the words after `vllm serve` and of these variables' names."""
+    if not made:
+        made.append(make_parser())
+    said, found = io.StringIO(), []
+    # vLLM looks for this word before anything else and hands the line to vllm-omni, whose parser is vLLM's with
+    # options of its own; that one cannot be made without a GPU.
+    words = [word for word in argv if word != "--omni"]
+    if len(words) < len(argv) and importlib.util.find_spec("vllm_omni") is None:
+        found.append("--omni needs vllm-omni")
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            args = made[0].parse_args(words)
+    except SystemExit:
+        return [line for line in said.getvalue().splitlines() if "error:" in line] or [said.getvalue()[-500:]]
+    except Exception as error:
+        # JSON of the right form with a value that a configuration does not know.
+        return [f"{type(error).__name__}: {error}"]
+    return [*found, *_refused(args), *_ignored(variables)]
+
+
+def _refused(args):
+    from vllm.config import AttentionConfig, SpeculativeConfig
+    from vllm.entrypoints.openai.cli_args import validate_parsed_serve_args
+    from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
+    from vllm.reasoning import ReasoningParserManager
+    from vllm.tool_parsers import ToolParserManager
+    found = []
+    # Templates and plugins are files of the user's mounts, which are not here.
+    template, args.chat_template = args.chat_template, None
+    try:
+        validate_parsed_serve_args(args)
+        AttentionConfig(backend=args.attention_backend)
+    except Exception as error:
+        found.append(f"{type(error).__name__}: {error}")
+    plugged = {"tool_call_parser": "tool_parser_plugin", "reasoning_parser": "reasoning_parser_plugin"}
+    for name, manager in (("tool_call_parser", ToolParserManager), ("reasoning_parser", ReasoningParserManager)):
+        value = getattr(args, name, None)
+        if value and not getattr(args, plugged[name], None) and value not in manager.list_registered():
+            found.append(f"no {name} {value}")
+    if args.quantization and args.quantization not in QUANTIZATION_METHODS:
+        found.append(f"no quantization {args.quantization}")
+    given = args.speculative_config or {}
+    fields = {field.name: field for field in dataclasses.fields(SpeculativeConfig)}
+    found += [f"speculative_config has no {key}" for key in given if key not in fields]
+    from vllm.config.speculative import SpeculativeMethod
+    methods = set(_literals(SpeculativeMethod))
+    if given.get("method") is not None and given["method"] not in methods:
+        found.append(f"no speculative method {given['method']}")
+    if template and not template.startswith("/"):
+        found.append(f"the chat template {template} is no path in the image")
+    return found
+
+
+def _literals(hint):
+    for item in typing.get_args(hint):
+        if isinstance(item, str):
+            yield item
+        else:
+            yield from _literals(item)
+
+
+def _ignored(variables):
+    import vllm.envs
+    known = set(vllm.envs.environment_variables)
+    return [f"vLLM does not read {name}" for name in variables if name.startswith("VLLM_") and name not in known]
+'''
+"""Defines `problems(argv, variables)`. Run in the image, or beside the same version's wheel of another platform."""
+
+
+@kind("serve-command")
+def serve_command(*, argv: Sequence[str], variables: Sequence[str] = ()) -> dict[str, Any]:
+    """vLLM's own parser takes the words after `vllm serve`, it knows every name in them, and reads the variables."""
+    code = (
+        f"{PROGRAM}\nfound = problems({list(argv)!r}, {list(variables)!r})\n"
+        "print('\\n'.join(found))\nraise SystemExit(1 if found else 0)\n"
+    )
+    # Under qemu it takes seven minutes on a core of two.
+    return {"code": code, "judge": _nothing_found(len(argv)), "timeout": 1800.0}
+
+
+def _nothing_found(words: int) -> Callable[[int, str], str]:
+    def judge(status: int, output: str) -> str:
+        if status:
+            raise Failed(f"vLLM refuses the serving command: {output.strip()[-1500:]}")
+        return f"vLLM's parser takes all {words} words"
+
+    return judge

@@ -1,0 +1,1 @@
+"""Readers of ELF files and of the GPU code in them."""

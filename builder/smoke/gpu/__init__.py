@@ -1,0 +1,1 @@
+"""The gpu tier: checks that run the image on a GB10."""

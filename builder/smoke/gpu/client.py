@@ -1,0 +1,147 @@
+"""Asking a server that runs in a container: plain and streamed chat completions, metrics."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import requests
+
+from builder.smoke.static.run import Failed
+
+
+@dataclass
+class Stream:
+    """What a streamed answer consisted of. fields: the names under which reasoning came."""
+
+    content: str = ""
+    reasoning: str = ""
+    fields: set[str] = field(default_factory=set)
+    chunks: int = 0
+    finish: str | None = None
+    usage: dict[str, Any] = field(default_factory=dict)
+    done: bool = False
+
+
+class Client:
+    """An OpenAI-compatible server. url: without /v1. key: never printed. patience: seconds for a whole answer."""
+
+    def __init__(self, url: str, model: str, *, key: str | None = None, patience: float = 600) -> None:
+        self.url, self.model, self.key, self.patience = url, model, key, patience
+        self.session = requests.Session()
+        # Requests to this machine go to it, whatever proxy its environment names.
+        self.session.trust_env = False
+        if key:
+            self.session.headers["Authorization"] = f"Bearer {key}"
+
+    def get(self, path: str, timeout: float = 30) -> requests.Response:
+        """GET. Raises Failed when no answer with status 200 comes."""
+        try:
+            return _good(self.session.get(self.url + path, timeout=timeout), path)
+        except requests.RequestException as error:
+            raise Failed(f"{path}: {_why(error, timeout)}") from error
+
+    def json(self, path: str) -> Any:
+        """GET of JSON."""
+        answer = self.get(path)
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise Failed(f"{path} answers no JSON: {answer.text[:200]!r}") from error
+
+    def chat(self, text: str, **more: Any) -> dict[str, Any]:
+        """One chat completion: its first choice. Raises Failed."""
+        path = "/v1/chat/completions"
+        try:
+            answer = _good(self.session.post(self.url + path, json=self._body(text, more), timeout=self.patience), path)
+            choice = json.loads(answer.text)["choices"][0]
+        except requests.RequestException as error:
+            raise Failed(f"{path}: {_why(error, self.patience)}") from error
+        except (ValueError, LookupError, TypeError) as error:
+            raise Failed(f"{path} answers something else than a completion: {answer.text[:200]!r}") from error
+        if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
+            raise Failed(f"{path} answers a choice without a message: {answer.text[:200]!r}")
+        return choice
+
+    def stream(self, text: str, **more: Any) -> Stream:
+        """One streamed chat completion. Raises Failed."""
+        path = "/v1/chat/completions"
+        body = self._body(text, {"stream": True, "stream_options": {"include_usage": True}, **more})
+        found = Stream()
+        try:
+            with self.session.post(self.url + path, json=body, stream=True, timeout=self.patience) as answer:
+                for data in self._events(_good(answer, path)):
+                    _take(found, data)
+        except requests.RequestException as error:
+            raise Failed(f"the stream broke after {found.chunks} chunks: {_why(error, self.patience)}") from error
+        return found
+
+    def _events(self, answer: requests.Response) -> Iterator[dict[str, Any] | None]:
+        end = time.monotonic() + self.patience
+        for line in answer.iter_lines(chunk_size=None):
+            if time.monotonic() > end:
+                raise Failed(f"the stream did not end within {self.patience:g} s")
+            if not line or line.startswith(b":"):
+                continue
+            if not line.startswith(b"data: "):
+                raise Failed(f"the stream has a line that is no event: {line[:200]!r}")
+            if line == b"data: [DONE]":
+                yield None
+                continue
+            try:
+                data = json.loads(line[len(b"data: ") :])
+            except ValueError as error:
+                raise Failed(f"the stream has an event that is not JSON: {line[:200]!r}") from error
+            if not isinstance(data, dict):
+                raise Failed(f"the stream has an event that is no object: {line[:200]!r}")
+            yield data
+
+    def _body(self, text: str, more: dict[str, Any]) -> dict[str, Any]:
+        return {"model": self.model, "messages": [{"role": "user", "content": text}], "temperature": 0, **more}
+
+
+def _take(found: Stream, data: dict[str, Any] | None) -> None:
+    if data is None:
+        found.done = True
+        return
+    if "error" in data:
+        raise Failed(f"the stream says: {str(data['error'])[:300]}")
+    found.usage = data.get("usage") or found.usage
+    for choice in data.get("choices") or ():
+        delta = choice.get("delta") or {}
+        found.finish = choice.get("finish_reason") or found.finish
+        found.content += delta.get("content") or ""
+        thought = next((name for name in ("reasoning", "reasoning_content") if delta.get(name)), None)
+        if thought:
+            found.reasoning += delta[thought]
+            found.fields.add(thought)
+        found.chunks += bool(thought or delta.get("content"))
+
+
+def counters(text: str) -> dict[str, float]:
+    """Prometheus' text: the value of each name, summed over its labels."""
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        match = re.fullmatch(r"([A-Za-z_:][A-Za-z0-9_:]*)(?:\{.*\})?\s+(\S+)(?:\s+-?\d+)?", line.strip())
+        if match:
+            try:
+                found[match[1]] = found.get(match[1], 0.0) + float(match[2])
+            except ValueError as error:
+                raise Failed(f"/metrics has a value that is no number: {line[:200]!r}") from error
+    return found
+
+
+def _good(answer: requests.Response, path: str) -> requests.Response:
+    if answer.status_code != 200:
+        raise Failed(f"{path} answers {answer.status_code}: {answer.text.strip()[:300]}")
+    return answer
+
+
+def _why(error: requests.RequestException, timeout: float) -> str:
+    if isinstance(error, requests.Timeout) or "timed out" in str(error).lower():
+        return f"nothing came for {timeout:g} s"
+    return f"the connection broke ({type(error).__name__})"

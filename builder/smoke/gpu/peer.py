@@ -1,0 +1,155 @@
+"""The link to a second Spark, and NCCL over it: one probe on each node at the same time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent import futures
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from builder.doctor.host import Host, Outcome
+from builder.serve.spec import Container, Node
+from builder.smoke.cpu.runner import Unable
+from builder.smoke.gpu.docker import SSH, Docker
+from builder.smoke.gpu.probe import ask, probe_container
+from builder.smoke.static.run import Failed
+
+PORT = 29517
+"""Where the ranks meet, on the first node."""
+
+
+@dataclass(frozen=True)
+class End:
+    """One node's end of the direct link. devices: RDMA devices of the interface."""
+
+    address: str
+    interface: str
+    devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Link:
+    """The direct link: this node and the peer."""
+
+    here: End
+    there: End
+
+
+class Peer:
+    """A machine behind ssh, as far as this module asks it."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def run(self, *words: str) -> Outcome | None:
+        """Run a command there; None when ssh is missing or nothing comes."""
+        try:
+            done = subprocess.run(
+                [*SSH, self.address, shlex.join(words)], capture_output=True, text=True, timeout=30, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return Outcome(done.returncode, done.stdout + (done.stderr if done.returncode else ""))
+
+
+def find_link(host: Host, peer: str, *, interface: str | None = None, hca: str | None = None) -> Link:
+    """The link that leads to `peer`, an address on it that ssh reaches too. interface, hca: of this node, if told.
+
+    Raises Unable when there is none, or ssh does not get there.
+    """
+    here = _end(host, peer, interface, hca)
+    if here.interface == "lo":
+        raise Unable(f"{peer} is this machine, not another one")
+    other = Peer(peer)
+    hello = other.run("true")
+    if hello is None or hello.code:
+        said = hello.text.strip().splitlines()[-1:] if hello else []
+        raise Unable(f"ssh {peer} does not work without a password: {said[0] if said else 'no answer'}")
+    return Link(here, _end(other, here.address))
+
+
+def _end(host: Host | Peer, towards: str, interface: str | None = None, hca: str | None = None) -> End:
+    got = host.run("ip", "-json", "route", "get", towards)
+    try:
+        route = json.loads(got.text)[0] if got is not None and not got.code else {}
+        device, address = str(route["dev"]), str(route["prefsrc"])
+    except (ValueError, LookupError, TypeError) as error:
+        raise Unable(f"no route to {towards}: give its address on the direct link") from error
+    if interface and device != interface:
+        raise Unable(f"{towards} is reached over {device}, not over {interface}")
+    if hca:
+        return End(address, device, tuple(name.partition(":")[0] for name in hca.split(",")))
+    listed = host.run("sh", "-c", f"ls -d /sys/class/infiniband/*/device/net/{shlex.quote(device)}")
+    paths = listed.text.split() if listed is not None and not listed.code else []
+    return End(address, device, tuple(sorted(path.split("/")[4] for path in paths)))
+
+
+def settings(end: End, transport: str) -> dict[str, str]:
+    """The variables by which `builder run` ties a node's container to the link."""
+    made = {"VLLM_HOST_IP": end.address, "GLOO_SOCKET_IFNAME": end.interface, "NCCL_SOCKET_IFNAME": end.interface}
+    if transport == "socket":
+        return {**made, "UCX_NET_DEVICES": end.interface, "NCCL_IB_DISABLE": "1"}
+    if not end.devices:
+        raise Unable(f"{end.interface} has no RDMA device: load mlx5_ib, or give --hca")
+    return {**made, "NCCL_IB_HCA": ",".join(end.devices), "NCCL_IB_DISABLE": "0"}
+
+
+def same_image(docker: Docker, image: str, ids: frozenset[str]) -> None:
+    """Raises Unable when the peer lacks the image, Failed when it has another one under this name."""
+    found = docker.identity(image)
+    if found is None:
+        raise Unable(f"{docker.peer} has no image {image}: builder deploy, or docker pull it there")
+    if found not in ids:
+        raise Failed(f"{image} is another image on {docker.peer}: {found}")
+
+
+def all_reduce(
+    here: Docker, there: Docker, container: Container, link: Link, transport: str, timeout: float
+) -> list[dict[str, Any]]:
+    """What both ranks found. Raises Failed and Unable."""
+    containers = []
+    for rank, end in enumerate((link.here, link.there)):
+        ranks = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": link.here.address, "MASTER_PORT": str(PORT)}
+        made = probe_container(container, "allreduce", env={**settings(end, transport), **ranks})
+        devices = ("/dev/infiniband",) if transport == "roce" else ()
+        containers.append(replace(made, name=f"{made.name}-{rank}", memlock=True, devices=devices))
+    with ThreadPoolExecutor(2) as workers:
+        jobs = [
+            workers.submit(ask, docker, each, timeout) for docker, each in zip((here, there), containers, strict=True)
+        ]
+        try:
+            futures.wait(jobs)
+        except BaseException:
+            for docker in (here, there):
+                docker.abandon()
+            raise
+    errors = [error for job in jobs if (error := job.exception()) is not None]
+    for error in errors:
+        if not isinstance(error, Failed | Unable):
+            raise error
+    if errors:
+        raise Failed("; ".join(f"rank {rank}: {job.exception()}" for rank, job in enumerate(jobs) if job.exception()))
+    return [job.result() for job in jobs]
+
+
+def nodes(link: Link) -> tuple[Node, Node]:
+    """Head and worker, as `builder run --role` takes them."""
+    head, worker = (
+        Node(role, end.address, link.here.address, end.interface, ",".join(end.devices) or None)
+        for role, end in (("head", link.here), ("worker", link.there))
+    )
+    return head, worker
+
+
+@contextlib.contextmanager
+def worker_beside(docker: Docker, worker: Container, pause: float) -> Iterator[None]:
+    """The worker of two nodes, started `pause` seconds after the head, when Ray's head listens."""
+    time.sleep(pause)
+    with docker.started(worker):
+        yield

@@ -1,0 +1,81 @@
+"""Running the programs of `builder.smoke.gpu.probes` inside an image, and reading what they say."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import zipfile
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from builder.serve.spec import Container
+from builder.smoke.cpu.runner import Unable
+from builder.smoke.gpu import probes
+from builder.smoke.gpu.docker import Docker, Done
+from builder.smoke.gpu.probes.say import MARK
+from builder.smoke.static.run import Failed
+
+_BOOT = """
+import base64, io, runpy, sys, tempfile, zipfile
+folder = tempfile.mkdtemp()
+zipfile.ZipFile(io.BytesIO(base64.b64decode(sys.argv.pop(1)))).extractall(folder)
+sys.path.insert(0, folder)
+runpy.run_module("probes." + sys.argv.pop(1), run_name="__main__", alter_sys=True)
+"""
+
+
+def probe_container(served: Container, name: str, argument: str = "", env: dict[str, str] | None = None) -> Container:
+    """The container that serves a recipe, made to run a probe: without port, weights and secrets.
+
+    The programs travel as an argument, so that they need no folder that the container (or a peer) could read.
+    """
+    return replace(
+        served,
+        name=f"{served.name}-{name.replace('_', '-')}",
+        env=tuple(sorted({**dict(served.env), **(env or {})}.items())),
+        secrets=(),
+        mounts=(),
+        ports=None,
+        entrypoint="python3",
+        command=("-c", _BOOT, packed(), name, *([argument] if argument else [])),
+        serves=False,
+    )
+
+
+@cache
+def packed() -> str:
+    """The probes as a zip in base64."""
+    data = io.BytesIO()
+    folder = Path(probes.__file__).parent
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.glob("*.py")):
+            archive.writestr(f"probes/{path.name}", path.read_bytes())
+    return base64.b64encode(data.getvalue()).decode()
+
+
+def ask(docker: Docker, container: Container, timeout: float) -> dict[str, Any]:
+    """What a probe found. Raises Failed when it broke, Unable when the image has nothing to probe."""
+    return read(docker.run(container, timeout), timeout)
+
+
+def read(done: Done, timeout: float) -> dict[str, Any]:
+    """What a probe printed. Raises Failed, and Unable where it says that there is nothing to probe."""
+    lines = [line for line in done.out.splitlines() if line.startswith(MARK)]
+    if not lines:
+        tail = " | ".join((done.said.strip() or done.out.strip()).splitlines()[-3:])[-600:]
+        how = f"did not end within {timeout:g} s" if done.code is None else f"ended with {done.code} and no result"
+        raise Failed(f"the probe {how}" + (f": {tail}" if tail else ""))
+    try:
+        found = json.loads(lines[-1][len(MARK) :])
+    except ValueError as error:
+        raise Failed(f"the probe's result is not JSON: {lines[-1][:200]}") from error
+    if not isinstance(found, dict):
+        raise Failed(f"the probe's result is no object: {lines[-1][:200]}")
+    if "not_run" in found:
+        raise Unable(str(found["not_run"]))
+    if "error" in found and not isinstance(found["error"], dict):
+        raise Failed(str(found["error"]))
+    return found

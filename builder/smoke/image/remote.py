@@ -1,0 +1,91 @@
+"""An image in a registry, looked at without a copy: layers are streamed, only those that a check needs."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from builder.model.reference import Reference
+from builder.registry.client import Registry
+from builder.smoke.image.opened import Image, LayerBlob, blob_path, read_config
+from builder.store.store import Store
+
+_NOWHERE = Path("/nonexistent")
+
+
+class Chunks(io.RawIOBase):
+    """An iterator of bytes as a stream."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        while not self._rest:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._rest = memoryview(chunk)
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+
+def remote_image(reference: Reference, registry: Registry | None = None) -> Image:
+    """The linux/arm64 image at a reference: its manifest and configuration are read, its layers can be.
+
+    Raises NetworkError, PinError, or InvalidError for a configuration that makes no sense.
+    """
+    client = registry or Registry()
+    manifest, _ = client.platform_manifest(reference)
+    pinned = reference.at(manifest.digest)
+    config = read_config(client.config(pinned, manifest), str(pinned))
+
+    def stream(digest: str, size: int) -> Callable[[], BinaryIO]:
+        return lambda: cast("BinaryIO", Chunks(client.blob(pinned, digest, size)))
+
+    layers = tuple(
+        LayerBlob(item["digest"], item["size"], _NOWHERE, stream(item["digest"], item["size"]))
+        for item in manifest.json["layers"]
+    )
+    return Image(manifest.digest, manifest.json, config, layers)
+
+
+def fetch_image(reference: Reference, store: Store, registry: Registry | None = None) -> Image:
+    """The image with all its blobs in the store, as running it needs. Raises NetworkError, PinError,
+    InvalidError or EngineError."""
+    client = registry or Registry()
+    manifest, _ = client.platform_manifest(reference)
+    pinned = reference.at(manifest.digest)
+    config = client.config(pinned, manifest)
+    parsed = read_config(config, str(pinned))
+
+    def fetch(item: dict[str, Any]) -> None:
+        with store.writer() as writer:
+            for chunk in client.blob(pinned, item["digest"], item["size"]):
+                writer.write(chunk)
+            writer.commit(item["digest"])
+
+    missing = {item["digest"]: item for item in manifest.json["layers"] if not store.has(item["digest"])}
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(fetch, missing.values()))
+    store.put(config)
+    store.put(manifest.data)
+    layers = tuple(
+        LayerBlob(item["digest"], item["size"], blob_path(store.root, item["digest"]))
+        for item in manifest.json["layers"]
+    )
+    return Image(manifest.digest, manifest.json, parsed, layers)
+
+
+def made_here(image: Image) -> set[str] | None:
+    """The layers that builder put into an image, by its history: the others are its base's. None when it names none:
+    then all of them are looked at."""
+    return {blob.digest for blob, name in zip(image.layers, image.names, strict=True) if name} or None

@@ -1,0 +1,100 @@
+"""What is looked at in a file while its layer passes by: each layer is read once, front to back."""
+
+from __future__ import annotations
+
+import tarfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import BinaryIO
+
+from builder.smoke.elf.fatbin import inventory
+from builder.smoke.elf.object import AARCH64, Dynamic, Read, machine_of, read_dynamic, reader, sections
+from builder.smoke.image.layerstream import LayerStream
+from builder.smoke.image.secrets import find_secrets, suspicious_name
+
+_IN_MEMORY = 4 << 20
+_TEXT = 2 << 20
+"""bytes; larger files are data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """An ELF file for aarch64. code: pieces of GPU code by target. problem: why it cannot be read, or nothing."""
+
+    dynamic: Dynamic | None
+    code: dict[str, int] = field(default_factory=dict)
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Looks:
+    """What checks want to know: of ELF files, of secrets in files, whether the blob hashes to its digest."""
+
+    elf: bool = False
+    secrets: bool = False
+    hash: bool = False
+
+
+class Looker:
+    """Looks into the members of one layer. Raises InvalidError when the layer ends early."""
+
+    def __init__(self, looks: Looks, folder: Path) -> None:
+        self.secrets: list[tuple[str, str]] = []
+        self._looks = looks
+        self._folder = folder
+        self._scratch: BinaryIO | None = None
+
+    def look(self, stream: LayerStream, member: tarfile.TarInfo, path: str) -> tuple[int | None, Object | None]:
+        """The e_machine of a regular file, and what is in it when it is an ELF file for aarch64."""
+        elf, secrets = self._looks.elf, self._looks.secrets
+        head = stream.head(member, 64)
+        machine = machine_of(head)
+        if machine == AARCH64 and elf:
+            return machine, self._object(stream, member, head)
+        if secrets and machine is None and member.size <= _TEXT and (suspicious_name(path) or b"\0" not in head):
+            data = head + stream.stream.read(member.size - len(head))
+            self.secrets += [(path, what) for what in find_secrets(path, data)]
+        return machine, None
+
+    def look_kept(self, file: BinaryIO, path: str, size: int) -> tuple[int | None, Object | None]:
+        """The same for a file that was put aside."""
+        machine = machine_of(file.read(20))
+        if machine == AARCH64 and self._looks.elf:
+            return machine, read_object(reader(file))
+        if self._looks.secrets and machine is None and size <= _TEXT:
+            file.seek(0)
+            self.secrets += [(path, what) for what in find_secrets(path, file.read())]
+        return machine, None
+
+    def close(self) -> None:
+        """Forget the scratch file."""
+        if self._scratch is not None:
+            self._scratch.close()
+
+    def _object(self, stream: LayerStream, member: tarfile.TarInfo, head: bytes) -> Object:
+        if member.size <= _IN_MEMORY:
+            data = head + stream.stream.read(member.size - len(head))
+            return read_object(lambda offset, size: data[offset : offset + size])
+        # One file on disk, written over for each library: the tables that are read lie at both ends.
+        if self._scratch is None:
+            self._scratch = TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 (closed by close)
+        scratch, end = self._scratch, member.size
+        scratch.seek(0)
+        scratch.write(head)
+        stream.stream.copy(member.size - len(head), scratch.write)
+
+        def read(offset: int, size: int) -> bytes:
+            scratch.seek(offset)
+            return scratch.read(max(0, min(size, end - offset)))
+
+        return read_object(read)
+
+
+def read_object(read: Read) -> Object:
+    """An ELF file for aarch64."""
+    try:
+        rows = sections(read)
+        return Object(read_dynamic(read, rows), dict(inventory(read, rows)))
+    except ValueError as error:
+        return Object(None, {}, str(error))

@@ -1,0 +1,141 @@
+"""An image unpacked into a folder, to be run from there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from builder.errors import EngineError
+from builder.smoke.image.index import Entry
+from builder.smoke.image.layerstream import LayerStream, clean
+from builder.smoke.image.opened import Image
+from builder.smoke.image.tree import ImageTree
+from builder.store.blobs import disk_error
+
+
+def unpacked(image: Image, folder: Path) -> Path:
+    """Where `unpack` puts an image."""
+    return folder / image.digest.replace(":", "-")
+
+
+def unpack(image: Image, folder: Path) -> Path:
+    """Unpack an image below `folder`, once per digest; returns its root.
+
+    Owners are kept when root does it. Device files are left out. Raises EngineError when it does not fit on the disk
+    (told before anything is written) or layers are missing.
+    """
+    root = unpacked(image, folder)
+    if root.is_dir():
+        return root
+    missing = [blob.digest for blob in image.layers if not blob.present]
+    if missing:
+        raise EngineError(f"{len(missing)} layers of the image are not here", where=str(folder))
+    folder.mkdir(parents=True, exist_ok=True)
+    half = Path(tempfile.mkdtemp(prefix="unpack-", dir=folder))
+    try:
+        with tempfile.TemporaryDirectory() as none:
+            tree = ImageTree(image, Path(none))
+        need, free = _size(tree), free_bytes(folder)
+        if need > free:
+            raise EngineError(
+                f"the image needs {need / 1e9:.3g} GB unpacked; {free / 1e9:.3g} GB are free",
+                where=str(folder),
+                next="free some space (builder gc), or point BUILDER_STORE at a larger disk",
+            )
+        _fill(tree, half / "root")
+        with contextlib.suppress(FileExistsError, OSError):
+            # Another process may have been faster; its copy is as good.
+            (half / "root").rename(root)
+    except OSError as error:
+        raise disk_error(error, folder) from error
+    finally:
+        clear(half)
+    return root
+
+
+def _size(tree: ImageTree) -> int:
+    """Bytes that the tree takes on disk: hard links once, files and folders in blocks of 4 KiB."""
+    files = {(entry.layer, entry.source): entry.size for entry in tree.entries.values() if entry.kind == "file"}
+    return sum(-(-size // 4096) * 4096 for size in files.values()) + 4096 * (len(tree.entries) - len(files))
+
+
+def _fill(tree: ImageTree, root: Path) -> None:
+    root.mkdir()
+    # Folders first, links last: then nothing is ever written through a link that leads out of the root.
+    folders = [(path, entry) for path, entry in sorted(tree.entries.items()) if entry.kind == "dir"]
+    for path, _ in folders:
+        (root / path).mkdir(mode=0o700)
+    with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as pool:
+        list(pool.map(lambda number: _files(tree, number, root), range(len(tree.image.layers))))
+    for path, entry in tree.entries.items():
+        if entry.kind == "symlink":
+            (root / path).symlink_to(entry.link)
+            _own(root / path, entry)
+    for path, entry in reversed(folders):
+        _own(root / path, entry)
+        (root / path).chmod(entry.mode)
+    root.chmod(0o755)
+
+
+def _files(tree: ImageTree, number: int, root: Path) -> None:
+    wanted: dict[str, list[str]] = defaultdict(list)
+    for path, entry in tree.entries.items():
+        if entry.layer == number and entry.kind == "file":
+            wanted[entry.source].append(path)
+    with LayerStream(tree.image.layers[number].open(), tree.image.layers[number].digest) as stream:
+        for member in stream:
+            paths = wanted.get(clean(member.name))
+            if not paths or not (member.isreg() or member.type == b"\0"):
+                continue
+            first = root / paths[0]
+            if os.path.lexists(first):
+                # A second member of the same name replaces the first.
+                first.unlink()
+            with first.open("xb") as file:
+                stream.copy(member, file.write)
+            entry = tree.entries[paths[0]]
+            _own(first, entry)
+            first.chmod(entry.mode)
+            for other in paths[1:]:
+                with contextlib.suppress(FileNotFoundError):
+                    (root / other).unlink()
+                os.link(first, root / other)
+
+
+def _own(path: Path, entry: Entry) -> None:
+    if os.geteuid() == 0:
+        os.chown(path, entry.uid, entry.gid, follow_symlinks=False)
+
+
+def clear(folder: Path) -> None:
+    """Remove a folder that an image wrote to: some of it may not be readable, and the last process may still write."""
+    for pause in (0.0, 0.1, 0.5):
+        time.sleep(pause)
+        if not folder.exists():
+            return
+        with contextlib.suppress(OSError):
+            _clear(str(folder))
+
+
+def _clear(folder: str) -> None:
+    Path(folder).chmod(0o700)
+    with os.scandir(folder) as entries:
+        for entry in list(entries):
+            if entry.is_dir(follow_symlinks=False):
+                _clear(entry.path)
+            else:
+                Path(entry.path).unlink()
+    Path(folder).rmdir()
+
+
+def free_bytes(folder: Path) -> int:
+    """How much can be written there."""
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free

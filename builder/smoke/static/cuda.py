@@ -1,0 +1,96 @@
+"""Static checks of the libnccl that torch loads, and of the assembler that Triton calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from builder.smoke.elf.object import AARCH64, machine_name
+from builder.smoke.image.opened import Image
+from builder.smoke.image.tree import Absent
+from builder.smoke.static.libraries import ELF, LOADER_FILES
+from builder.smoke.static.loader import Loader
+from builder.smoke.static.python import distributions
+from builder.smoke.static.run import Context, Failed, kind
+
+_TORCH = "*/torch/lib/libtorch_cuda.so"
+_TRITON = "*/triton/backends/nvidia/bin"
+
+
+@kind("torch-nccl", keeps=lambda image, args: LOADER_FILES, looks=ELF)
+def torch_nccl(context: Context, *, under: str = "/opt/nccl", torch: str | None = None) -> str:
+    """The libnccl that the dynamic loader takes for torch is, links followed, a file below `under`."""
+    by = torch
+    if by is None:
+        found = context.tree.match(_TORCH)
+        if not found:
+            raise Absent("torch/lib/libtorch_cuda.so")
+        by = f"/{found[0]}"
+    loader = Loader(context.tree, context.image.env)
+    needed = [name for name in loader.dynamic(by).needed if name.startswith("libnccl.so")]
+    if not needed:
+        raise Failed(f"{by} does not load libnccl")
+    chosen = loader.find(needed[0], by)
+    way = f"{chosen.path} ({chosen.why})" + (f", which is {chosen.real}" if chosen.real != chosen.path else "")
+    if not chosen.real.startswith(under.rstrip("/") + "/"):
+        raise Failed(f"torch loads {way}, not the one below {under}")
+    return f"torch loads {way}"
+
+
+def _ptxas_files(image: Image, args: Mapping[str, Any]) -> Iterable[str]:
+    named = [value for name, value in image.env.items() if re.fullmatch(r"TRITON_PTXAS(_BLACKWELL)?_PATH", name)]
+    return [f"{_TRITON}/ptxas*", *named]
+
+
+@kind("ptxas", keeps=_ptxas_files)
+def ptxas(context: Context, *, arch: str = "sm_121a") -> str:
+    """The ptxas that the image's Triton will call for `arch` is there, runs on aarch64, and knows `arch`."""
+    from packaging.version import InvalidVersion, Version
+
+    versions = distributions(context, "triton") or distributions(context, "pytorch-triton")
+    if not versions:
+        raise Absent("triton-*.dist-info")
+    try:
+        release = Version(versions[0]).release
+    except InvalidVersion as error:
+        raise Failed(f"not a version of Triton: {versions[0]}") from error
+    # From 3.6 on Triton has a second assembler, for compute capability 10.0 and up.
+    tool = "ptxas-blackwell" if release >= (3, 6) else "ptxas"
+    variable = f"TRITON_{tool.upper().replace('-', '_')}_PATH"
+    folders = context.tree.match(_TRITON)
+    paths = [*filter(None, [context.image.env.get(variable)]), *(f"/{folder}/{tool}" for folder in folders)]
+    problems = []
+    for path in paths:
+        try:
+            entry = context.tree.stat(path)
+        except Absent as error:
+            # Triton passes over a path that it cannot run.
+            problems.append(str(error))
+            continue
+        if entry.kind != "file" or not entry.mode & 0o001:
+            problems.append(f"{path} cannot be executed")
+            continue
+        if entry.machine != AARCH64:
+            raise Failed(f"{path} is for {machine_name(entry.machine or 0)}, not aarch64")
+        release_name, knows = _assembler(context, path, arch)
+        if not knows:
+            raise Failed(f"Triton {versions[0]} calls {path} ({release_name}), which does not know {arch}")
+        return f"Triton {versions[0]} calls {path} ({release_name})"
+    why = "; ".join(problems) or f"{variable} is not set and Triton brings none"
+    raise (Failed if problems else Absent)(f"a {tool} that Triton {versions[0]} can call: {why}")
+
+
+def _assembler(context: Context, path: str, arch: str) -> tuple[str, bool]:
+    """The version that an assembler says it has, and whether it mentions an architecture."""
+    version = "unknown version"
+    knows = False
+    last = b""
+    with context.tree.open(path) as file:
+        while chunk := file.read(1 << 20):
+            text = last + chunk
+            knows = knows or re.search(rb"\b" + re.escape(arch.encode()) + rb"\b", text) is not None
+            if match := re.search(rb"release \d+\.\d+, V(\d+\.\d+\.\d+)", text):
+                version = match[1].decode()
+            last = text[-100:]
+    return version, knows

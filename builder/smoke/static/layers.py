@@ -1,0 +1,216 @@
+"""Static checks of every layer: its blob, its size, where and as whose it puts files, and what those must not be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from builder.smoke.image.opened import LayerBlob
+from builder.smoke.image.scan import Looks
+from builder.smoke.static.files import allowed_by, some
+from builder.smoke.static.run import Context, Failed, NotRun, Warned, kind
+
+_GB = 1_000_000_000
+_MB = 1_000_000
+_PLACES = ("usr", "opt", "etc", "srv")
+"""Where every base has plain folders (builder/oci/layerblob.py writes nowhere else above a root)."""
+
+
+@kind("blobs", looks=Looks(hash=True))
+def blobs(context: Context) -> str:
+    """Each layer's blob has the size and the hash that the manifest names it by."""
+    bad = [f"{blob.digest} has {blob.path.stat().st_size} bytes, not {blob.size}" for blob in _cut(context)]
+    for layer in context.tree.layers:
+        if f"sha256:{layer.sha256}" != layer.blob.digest:
+            bad.append(f"{layer.blob.digest} hashes to sha256:{layer.sha256}")
+    if bad:
+        raise Failed(some(bad))
+    return f"{len(context.tree.layers)} layers hash to their digests"
+
+
+def _cut(context: Context) -> Iterable[LayerBlob]:
+    return (blob for blob in context.image.layers if blob.cut)
+
+
+@kind("layer-limit", reads="nothing")
+def layer_limit(context: Context, *, most: int = 127) -> str:
+    """No more layers than container engines can mount (127)."""
+    count = len(context.image.layers)
+    if count > most:
+        raise Failed(f"{count} layers, {most} is the limit")
+    return f"{count} layers"
+
+
+@kind("layer-size", reads="nothing")
+def layer_size(context: Context, *, most_gb: float = 10.0, warn_gb: float = 5.0) -> str:
+    """No layer blob larger than `most_gb` (10^9 bytes): registries refuse those; a warning from `warn_gb` on."""
+    sizes = [blob.size for blob in context.image.layers]
+    large = [
+        f"{context.name(number)} has {size / _GB:.1f} GB" for number, size in enumerate(sizes) if size > warn_gb * _GB
+    ]
+    if any(size > most_gb * _GB for size in sizes):
+        raise Failed(f"{some(large)}; {most_gb:g} is the limit")
+    if large:
+        raise Warned(f"{some(large)}; many registries and mirrors are slow or refuse from {warn_gb:g} on")
+    return f"{sum(sizes) / _GB:.2f} GB, the largest layer {max(sizes, default=0) / _GB:.2f} GB"
+
+
+@kind("layer-budget", reads="nothing")
+def layer_budget(context: Context, *, layer: str, most_mb: float) -> str:
+    """The blob of the layer with this id is not larger than `most_mb` (10^6 bytes)."""
+    found = [blob.size for blob, name in zip(context.image.layers, context.image.names, strict=True) if name == layer]
+    if not found:
+        raise Failed(f"the image's history names no layer {layer}")
+    if max(found) > most_mb * _MB:
+        raise Failed(f"{layer} has {max(found) / _MB:.1f} MB, its budget is {most_mb:g}")
+    return f"{max(found) / _MB:.1f} MB of {most_mb:g}"
+
+
+@kind("parents-0755", reads="ours")
+def parents_0755(context: Context) -> str:
+    """Layers bring every parent folder of their files; those over the root layer as 0755 root:root.
+
+    Docker's overlay2 makes a missing parent 0600, which locks every other user out.
+    """
+    bad = []
+    for layer in context.tree.layers:
+        if not context.is_ours(layer.number):
+            continue
+        parents: set[str] = set()
+        for path in layer.entries:
+            while path := path.rpartition("/")[0]:
+                if path in parents:
+                    break
+                parents.add(path)
+        for path in sorted(parents):
+            entry = layer.entries.get(path)
+            if entry is None:
+                bad.append(f"layer {layer.number} lacks /{path}")
+            elif entry.kind == "dir" and layer.number > 0 and (entry.mode, entry.uid, entry.gid) != (0o755, 0, 0):
+                bad.append(f"layer {layer.number} has /{path} as {entry.mode:04o} {entry.uid}:{entry.gid}")
+    if bad:
+        raise Failed(some(bad))
+    return f"{len(context.tree.layers)} layers"
+
+
+@kind("places", reads="ours")
+def places(context: Context) -> str:
+    """Layers above the first place files below /usr, /opt, /etc and /srv only, and remove nothing.
+
+    /lib or /bin are links on most bases: a path through one would replace it, and hide what is behind it.
+    """
+    bad = []
+    for layer in context.tree.layers:
+        if layer.number == 0 or not context.is_ours(layer.number):
+            continue
+        name = context.name(layer.number)
+        bad += [f"{name} has /{path}" for path in layer.entries if path.partition("/")[0] not in _PLACES]
+        bad += [f"{name} removes /{path}" for path in sorted(layer.removed | layer.opaque)]
+    if bad:
+        raise Failed(some(bad))
+    return f"{len(context.tree.layers)} layers"
+
+
+@kind("nothing-covered", reads="ours")
+def nothing_covered(context: Context, *, replaces: Sequence[str] = ()) -> str:
+    """No layer changes what a lower one brings, but the paths it `replaces`: base packages stay as they are."""
+    expected = {path.strip("/") for path in replaces}
+    covered = [item for item in context.tree.covered if context.is_ours(item.layer)]
+    bad = [
+        f"{context.name(item.layer)} covers the {item.was} /{item.path} of {context.name(item.below)}"
+        for item in covered
+        if item.path not in expected
+    ]
+    if bad:
+        raise Failed(some(bad))
+    if context.tree.absent:
+        raise NotRun("the base's layers are not here to compare with")
+    return f"{len(covered)} files replaced, as declared" if covered else "no file of a lower layer is covered"
+
+
+@kind("owners", reads="ours")
+def owners(context: Context, *, allowed: Sequence[str] = ()) -> str:
+    """Files belong to root, but those of the first layer (a Debian root) and those `allowed` (patterns)."""
+    bad = [
+        f"/{path} ({entry.uid}:{entry.gid}, {context.name(entry.layer)})"
+        for path, entry in context.tree.entries.items()
+        if (entry.uid or entry.gid)
+        and entry.layer > 0
+        and context.is_ours(entry.layer)
+        and not allowed_by(path, allowed)
+    ]
+    if bad:
+        raise Failed(f"not root's: {some(bad)}")
+    return "all root's"
+
+
+@kind("no-bytecode", reads="ours")
+def no_bytecode(context: Context) -> str:
+    """No compiled Python: it differs from one build to the next, and is stale when its source is patched."""
+    bad = [
+        f"/{path}"
+        for path, entry in context.tree.entries.items()
+        if entry.kind == "file" and path.endswith((".pyc", ".pyo")) and context.is_ours(entry.layer)
+    ]
+    if bad:
+        raise Failed(f"compiled Python: {some(bad)}")
+    return "none"
+
+
+@kind("no-secrets", reads="ours", looks=Looks(secrets=True))
+def no_secrets(context: Context, *, allowed: Sequence[str] = ()) -> str:
+    """No private key, token, login or password: in files of any of our layers, also those that a later layer hides,
+    nor in variables, labels, history, entrypoint and command. `allowed`: patterns of files (published test keys)."""
+    from builder.smoke.image.secrets import find_in_text, find_in_variable
+
+    bad = []
+    for layer in context.tree.layers:
+        if context.is_ours(layer.number):
+            found = [(path, what) for path, what in layer.secrets if not allowed_by(path, allowed)]
+            bad += [f"{what} in /{path} ({context.name(layer.number)})" for path, what in found]
+    image = context.image
+    for name, value in image.env.items():
+        bad += [f"{what} in the variable {name}" for what in find_in_variable(name, value)]
+    for name, value in {**(image.settings.get("Labels") or {}), **(image.manifest.get("annotations") or {})}.items():
+        bad += [f"{what} in the label {name}" for what in find_in_variable(name, str(value))]
+    for line in image.config.get("history") or ():
+        text = " ".join(str(line.get(key) or "") for key in ("created_by", "comment", "author"))
+        bad += [f"{what} in the history" for what in find_in_text(text)]
+    for key in ("Entrypoint", "Cmd", "Healthcheck"):
+        bad += [f"{what} in {key}" for what in find_in_text(str(image.settings.get(key) or ""))]
+    if bad:
+        raise Failed(some(list(dict.fromkeys(bad))))
+    return "none"
+
+
+@kind("no-setuid", reads="ours")
+def no_setuid(context: Context, *, allowed: Sequence[str] = (), everywhere: bool = False) -> str:
+    """No setuid or setgid file but those `allowed`, and those of the first layer or the base (not `everywhere`)."""
+    bad = []
+    exempt = 0
+    for path, entry in context.tree.entries.items():
+        if entry.kind != "file" or not entry.mode & 0o6000 or allowed_by(path, allowed):
+            continue
+        if not everywhere and (entry.layer == 0 or not context.is_ours(entry.layer)):
+            exempt += 1
+            continue
+        bad.append(f"/{path} ({entry.mode:04o}, layer {entry.layer})")
+    if bad:
+        raise Failed(f"setuid or setgid: {some(bad)}")
+    return f"{exempt} setuid files, all of the base or root layer" if exempt else "none"
+
+
+@kind("no-world-writable", reads="ours")
+def no_world_writable(context: Context, *, allowed: Sequence[str] = ()) -> str:
+    """No file or folder that everyone may write, but sticky folders, device files, and those `allowed`."""
+    bad = [
+        f"/{path} ({entry.mode:04o})"
+        for path, entry in context.tree.entries.items()
+        if entry.kind in ("file", "dir", "fifo")
+        and entry.mode & 0o002
+        and not (entry.kind == "dir" and entry.mode & 0o1000)
+        and context.is_ours(entry.layer)
+        and not allowed_by(path, allowed)
+    ]
+    if bad:
+        raise Failed(f"writable by everyone: {some(bad)}")
+    return "none"

@@ -1,0 +1,142 @@
+"""The static checks that tests in container-structure-test's format are turned into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from builder.smoke.image.index import Entry
+from builder.smoke.image.opened import Image
+from builder.smoke.image.tree import Absent
+from builder.smoke.static.run import Context, Failed, kind
+from builder.smoke.structure_file import pattern
+
+_LARGEST = 64 << 20
+
+
+@kind("structure-file", one_path=True)
+def structure_file(
+    context: Context,
+    *,
+    path: str,
+    shouldExist: bool = True,
+    permissions: str | None = None,
+    uid: int | None = None,
+    gid: int | None = None,
+    isExecutableBy: str | None = None,
+) -> str:
+    """The path is there (a link counts, wherever it leads), or not; with this mode, as `ls -l` or Go write it."""
+    entry = _lstat(context, path)
+    if not shouldExist:
+        if entry is not None:
+            raise Failed(f"{path} is there")
+        if context.tree.absent:
+            raise Absent(path)
+        return "not there"
+    if entry is None:
+        raise Absent(path)
+    said = _modes(entry)
+    if permissions is not None and permissions not in said:
+        raise Failed(f"{path} has permissions {said[0]}, not {permissions}")
+    for name, wanted, have in (("user", uid, entry.uid), ("group", gid, entry.gid)):
+        if wanted is not None and wanted != have:
+            raise Failed(f"{path} belongs to {name} {have}, not {wanted}")
+    if isExecutableBy is not None:
+        bits = {"owner": 0o100, "group": 0o010, "other": 0o001, "any": 0o111}[isExecutableBy]
+        if not context.tree.stat(path).mode & bits:
+            raise Failed(f"{path} cannot be executed by {isExecutableBy}: {said[0]}")
+    return said[0]
+
+
+def _lstat(context: Context, path: str) -> Entry | None:
+    """The entry of a path: links on the way followed, the last one not."""
+    parent, _, name = path.rstrip("/").rpartition("/")
+    if not name:
+        return Entry("dir", 0o755, 0, 0, 0, "", 0, "")
+    try:
+        folder = context.tree.resolve(parent)
+    except Absent:
+        return None
+    return context.tree.get(f"{folder}/{name}")
+
+
+def _modes(entry: Entry) -> tuple[str, str]:
+    """Permissions as `ls -l` and as Go write them: "-rwsr-xr-x" and "urwxr-xr-x"."""
+    bits = "".join(letter if entry.mode >> (8 - place) & 1 else "-" for place, letter in enumerate("rwxrwxrwx"))
+    kinds = {"file": "-", "dir": "d", "symlink": "l", "char": "c", "block": "b", "fifo": "p"}
+    listed = list(bits)
+    for flag, place, letter in ((0o4000, 2, "s"), (0o2000, 5, "s"), (0o1000, 8, "t")):
+        if entry.mode & flag:
+            listed[place] = letter if listed[place] == "x" else letter.upper()
+    go = {"dir": "d", "symlink": "L", "char": "Dc", "block": "D", "fifo": "p"}.get(entry.kind, "")
+    go += "".join(letter for flag, letter in ((0o4000, "u"), (0o2000, "g"), (0o1000, "t")) if entry.mode & flag)
+    return kinds[entry.kind] + "".join(listed), (go or "-") + bits
+
+
+def _path(image: Image, args: Mapping[str, Any]) -> Iterable[str]:
+    return (str(args["path"]),)
+
+
+@kind("structure-content", keeps=_path, one_path=True)
+def structure_content(
+    context: Context, *, path: str, expected: Sequence[str] = (), excluded: Sequence[str] = ()
+) -> str:
+    """Each of `expected` is found in the file, none of `excluded`."""
+    text = context.tree.read(path, _LARGEST).decode(errors="replace")
+    for wanted in expected:
+        if not pattern(wanted).search(text):
+            raise Failed(f"{path} does not contain {wanted!r}")
+    for unwanted in excluded:
+        if pattern(unwanted).search(text):
+            raise Failed(f"{path} contains {unwanted!r}")
+    return f"{len(text)} characters"
+
+
+@kind("structure-metadata", reads="nothing")
+def structure_metadata(
+    context: Context,
+    *,
+    envVars: Sequence[Mapping[str, Any]] = (),
+    unboundEnvVars: Sequence[Mapping[str, Any]] = (),
+    labels: Sequence[Mapping[str, Any]] = (),
+    entrypoint: Sequence[str] | None = None,
+    cmd: Sequence[str] | None = None,
+    exposedPorts: Sequence[str] = (),
+    unexposedPorts: Sequence[str] = (),
+    volumes: Sequence[str] = (),
+    unmountedVolumes: Sequence[str] = (),
+    workdir: str | None = None,
+    user: str | None = None,
+) -> str:
+    """The image's configuration is this."""
+    settings, env = context.image.settings, context.image.env
+    bad = [*_values("variable", env, envVars), *_values("label", settings.get("Labels") or {}, labels)]
+    bad += [f"the variable {item['key']} is set" for item in unboundEnvVars if item["key"] in env]
+    for name, wanted in (("Entrypoint", entrypoint), ("Cmd", cmd)):
+        have = list(settings.get(name) or [])
+        if wanted is not None and have != list(wanted):
+            bad.append(f"{name} is {have}, not {list(wanted)}")
+    ports = {text for port in settings.get("ExposedPorts") or {} for text in (port, port.removesuffix("/tcp"))}
+    mounted = set(settings.get("Volumes") or {})
+    bad += [f"port {port} is not exposed" for port in exposedPorts if port not in ports]
+    bad += [f"port {port} is exposed" for port in unexposedPorts if port in ports]
+    bad += [f"{path} is no volume" for path in volumes if path not in mounted]
+    bad += [f"{path} is a volume" for path in unmountedVolumes if path in mounted]
+    for name, wanted_text in (("WorkingDir", workdir), ("User", user)):
+        said = settings.get(name) or ""
+        if wanted_text is not None and said != wanted_text:
+            bad.append(f"{name} is {said!r}, not {wanted_text!r}")
+    if bad:
+        raise Failed("; ".join(bad))
+    return "as expected"
+
+
+def _values(what: str, have: Mapping[str, str], wanted: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+    for item in wanted:
+        name, value = item["key"], item["value"]
+        if name not in have:
+            yield f"the {what} {name} is not set"
+        elif item["isRegex"] and not pattern(value).search(have[name]):
+            yield f"the {what} {name} is {have[name]!r}, which does not match {value!r}"
+        elif not item["isRegex"] and have[name] != value:
+            yield f"the {what} {name} is {have[name]!r}, not {value!r}"

@@ -1,0 +1,279 @@
+"""Tests in the format of container-structure-test, schema 2.0.0, as its README documents it, turned into our checks.
+
+Files, contents and metadata are looked at in the layers (static tier), commands are run (cpu tier). What the format
+has and this cannot do (licence tests, privileged containers, mounts) is refused by name: nothing is passed over.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from builder.errors import InvalidError
+from builder.model.check import Check
+from builder.model.yamlfile import load
+
+SETUP_FAILED = 125
+
+
+_LISTED = Field(strict=False)
+"""A YAML list may become a tuple; nothing else is converted."""
+
+
+class _Part(BaseModel):
+    """Field names are the format's own; unknown ones are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Variable(_Part):
+    """A variable, or a label: its value, or with isRegex a pattern of it."""
+
+    key: Annotated[str, Field(min_length=1)]
+    value: str = ""
+    isRegex: bool = False
+
+
+class Unset(_Part):
+    """A variable that must not be set."""
+
+    key: Annotated[str, Field(min_length=1)]
+    value: str = ""
+
+
+class CommandTest(_Part):
+    """A command, what it must say and how it must end."""
+
+    name: str
+    command: str
+    args: Annotated[tuple[str, ...], _LISTED] = ()
+    setup: Annotated[tuple[Annotated[tuple[str, ...], _LISTED], ...], _LISTED] = ()
+    teardown: Annotated[tuple[Annotated[tuple[str, ...], _LISTED], ...], _LISTED] = ()
+    envVars: Annotated[tuple[Variable, ...], _LISTED] = ()
+    expectedOutput: Annotated[tuple[str, ...], _LISTED] = ()
+    excludedOutput: Annotated[tuple[str, ...], _LISTED] = ()
+    expectedError: Annotated[tuple[str, ...], _LISTED] = ()
+    excludedError: Annotated[tuple[str, ...], _LISTED] = ()
+    exitCode: int = 0
+
+
+class FileExistenceTest(_Part):
+    """Whether a path is there, and with which mode and owner."""
+
+    name: str
+    path: str
+    shouldExist: bool = True
+    permissions: str | None = None
+    uid: int | None = None
+    gid: int | None = None
+    isExecutableBy: Literal["owner", "group", "other", "any"] | None = None
+
+
+class FileContentTest(_Part):
+    """What a file holds, and what not."""
+
+    name: str
+    path: str
+    expectedContents: Annotated[tuple[str, ...], _LISTED] = ()
+    excludedContents: Annotated[tuple[str, ...], _LISTED] = ()
+
+
+class MetadataTest(_Part):
+    """The configuration of the image."""
+
+    envVars: Annotated[tuple[Variable, ...], _LISTED] = ()
+    env: Annotated[tuple[Variable, ...], _LISTED] = ()
+    unboundEnvVars: Annotated[tuple[Unset, ...], _LISTED] = ()
+    labels: Annotated[tuple[Variable, ...], _LISTED] = ()
+    entrypoint: Annotated[tuple[str, ...] | None, _LISTED] = None
+    cmd: Annotated[tuple[str, ...] | None, _LISTED] = None
+    exposedPorts: Annotated[tuple[str | int, ...], _LISTED] = ()
+    unexposedPorts: Annotated[tuple[str | int, ...], _LISTED] = ()
+    volumes: Annotated[tuple[str, ...], _LISTED] = ()
+    unmountedVolumes: Annotated[tuple[str, ...], _LISTED] = ()
+    workdir: str | None = None
+    user: str | None = None
+
+
+class RunOptions(_Part):
+    """How containers of command tests are run."""
+
+    user: str = ""
+    envFile: str | None = None
+    envVars: Annotated[tuple[str, ...], _LISTED] = ()
+    privileged: bool = False
+    allocateTty: bool = False
+    capabilities: Annotated[tuple[str, ...], _LISTED] = ()
+    bindMounts: Annotated[tuple[str, ...], _LISTED] = ()
+
+
+class StructureTest(_Part):
+    """A whole file."""
+
+    schemaVersion: Literal["2.0.0"]
+    globalEnvVars: Annotated[tuple[Variable, ...], _LISTED] = ()
+    commandTests: Annotated[tuple[CommandTest, ...], _LISTED] = ()
+    fileExistenceTests: Annotated[tuple[FileExistenceTest, ...], _LISTED] = ()
+    fileContentTests: Annotated[tuple[FileContentTest, ...], _LISTED] = ()
+    metadataTest: MetadataTest | None = None
+    licenseTests: Annotated[tuple[dict[str, Any], ...], _LISTED] = ()
+    containerRunOptions: RunOptions = RunOptions()
+
+
+def structure_checks(path: Path, env: Mapping[str, str]) -> list[Check]:
+    """The checks that a file asks for. env: the image's, for the `$NAME` in values.
+
+    Raises InvalidError for a file that is not of this format, a pattern that is none, or what cannot be done here.
+    """
+    found = load(path, StructureTest)
+    where = str(path)
+    _refuse(found, where)
+    checks: list[Check] = []
+    taken: set[str] = set()
+    for kind, name, args in [*_files(found), *_metadata(found), *_commands(found, env, path)]:
+        _check_patterns(args, where)
+        tier: Literal["static", "cpu"] = "cpu" if kind == "structure-command" else "static"
+        checks.append(Check(id=_id(name, taken), tier=tier, kind=kind, args=args))
+    if not checks:
+        raise InvalidError("there is no test in it", where=where)
+    return checks
+
+
+Asked = tuple[str, str, dict[str, Any]]
+"""kind, name, arguments."""
+
+
+def _files(found: StructureTest) -> Iterator[Asked]:
+    for test in found.fileExistenceTests:
+        yield "structure-file", test.name, test.model_dump(exclude={"name"}, exclude_none=True)
+    for each in found.fileContentTests:
+        args = {"path": each.path, "expected": list(each.expectedContents), "excluded": list(each.excludedContents)}
+        yield "structure-content", each.name, args
+
+
+def _metadata(found: StructureTest) -> Iterator[Asked]:
+    if found.metadataTest is not None:
+        args = found.metadataTest.model_dump(exclude_none=True, mode="json")
+        args["envVars"] += args.pop("env")
+        for name in ("exposedPorts", "unexposedPorts"):
+            args[name] = [str(port) for port in args[name]]
+        yield (
+            "structure-metadata",
+            "metadata",
+            {name: value for name, value in args.items() if value != []}
+            | {name: [] for name in ("entrypoint", "cmd") if args.get(name) == []},
+        )
+
+
+def _commands(found: StructureTest, env: Mapping[str, str], path: Path) -> Iterator[Asked]:
+    options = found.containerRunOptions
+    outside = {name: os.environ[name] for name in options.envVars if name in os.environ}
+    if options.envFile is not None:
+        outside = _read_env(path.parent / options.envFile) | outside
+    for test in found.commandTests:
+        variables = dict(outside)
+        for item in (*found.globalEnvVars, *test.envVars):
+            variables[item.key] = _substitute(item.value, {**env, **variables})
+        yield (
+            "structure-command",
+            test.name,
+            {
+                "argv": _argv(test),
+                "env": variables,
+                "user": options.user,
+                "expected_output": list(test.expectedOutput),
+                "excluded_output": list(test.excludedOutput),
+                "expected_error": list(test.expectedError),
+                "excluded_error": list(test.excludedError),
+                "status": test.exitCode,
+            },
+        )
+
+
+def _argv(test: CommandTest) -> list[str]:
+    if not test.setup and not test.teardown:
+        return [test.command, *test.args]
+    # All in one container: what a setup leaves behind is there for the command. Its own output is not the command's.
+    lines = [f"( {shlex.join(words)} ) >/dev/null 2>&1 || exit {SETUP_FAILED}" for words in test.setup]
+    lines += ['"$@"', "status=$?", *(f"( {shlex.join(words)} ) >/dev/null 2>&1" for words in test.teardown)]
+    return ["sh", "-c", "\n".join([*lines, "exit $status"]), "sh", test.command, *test.args]
+
+
+def _read_env(path: Path) -> dict[str, str]:
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except OSError as error:
+        raise InvalidError(f"envFile: {error.strerror}", where=str(path)) from None
+    words = (line.partition("=") for line in lines if line.strip() and not line.startswith("#"))
+    return {name.strip(): value if equals else os.environ.get(name.strip(), "") for name, equals, value in words}
+
+
+def _substitute(text: str, env: Mapping[str, str]) -> str:
+    return re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda match: env.get(match[1] or match[2], ""), text)
+
+
+def _refuse(found: StructureTest, where: str) -> None:
+    options = found.containerRunOptions
+    for name, given in (
+        ("licenseTests", found.licenseTests),
+        ("containerRunOptions.privileged", options.privileged),
+        ("containerRunOptions.allocateTty", options.allocateTty),
+        ("containerRunOptions.capabilities", options.capabilities),
+        ("containerRunOptions.bindMounts", options.bindMounts),
+    ):
+        if given:
+            raise InvalidError(
+                f"{name} cannot be run by builder", where=where, next="run these with container-structure-test itself"
+            )
+
+
+_CLASSES = {
+    "alnum": "A-Za-z0-9", "alpha": "A-Za-z", "digit": "0-9", "lower": "a-z", "upper": "A-Z", "space": r"\s",
+    "xdigit": "0-9A-Fa-f", "word": r"\w", "punct": r"!-/:-@\[-`{-~",
+}  # fmt: skip
+
+
+def pattern(text: str) -> re.Pattern[str]:
+    """A pattern of the format (RE2) as Python's. Raises ValueError.
+
+    What differs and is translated: classes like [[:digit:]], \\z, and a `$` that is the very end of the text.
+    """
+    for name, members in _CLASSES.items():
+        text = text.replace(f"[:{name}:]", members)
+    multiline = re.match(r"\(\?[a-zA-Z]*m", text) is not None
+    text = re.sub(r"(?<!\\)((?:\\\\)*)\\z", r"\1\\Z", text)
+    if not multiline:
+        text = re.sub(r"(?<!\\)((?:\\\\)*)\$(?=$|\||\))", r"\1\\Z", text)
+    try:
+        return re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"not a pattern: {text!r}: {error}") from None
+
+
+def _check_patterns(args: Mapping[str, Any], where: str) -> None:
+    names = ("expected", "excluded", "expected_output", "excluded_output", "expected_error", "excluded_error")
+    texts = [text for name in names for text in args.get(name, ())]
+    variables: Sequence[dict[str, Any]] = [*args.get("envVars", ()), *args.get("labels", ())]
+    texts += [item["value"] for item in variables if item["isRegex"]]
+    for text in texts:
+        try:
+            pattern(text)
+        except ValueError as error:
+            raise InvalidError(str(error), where=where) from None
+
+
+def _id(name: str, taken: set[str]) -> str:
+    words = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "test"
+    stem = f"structure-{words}"[:60].rstrip("-.")
+    number, made = 1, stem
+    while made in taken:
+        number += 1
+        made = f"{stem}-{number}"
+    taken.add(made)
+    return made
