@@ -7,24 +7,23 @@ from collections.abc import Callable, Sequence
 from threading import Thread
 from typing import TypeVar
 
-from builder.errors import BuilderError
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Failure = TypeVar("Failure", bound=Exception)
 
 WORKERS = 24
-"""What waits for the network needs no processor."""
+"""Calls that wait for the network need no processor."""
 
 
 def each(
-    function: Callable[[Item], Result], items: Sequence[Item], workers: int = WORKERS
-) -> list[Result | BuilderError]:
-    """What `function` gives for every item, in order; its BuilderErrors are results. Others are raised at once.
+    function: Callable[[Item], Result], items: Sequence[Item], expected: type[Failure], workers: int = WORKERS
+) -> list[Result | Failure]:
+    """The results of `function` for every item, in order. An `expected` exception is a result; others are raised.
 
-    Ctrl-C does not wait for what is under way: the threads are daemons.
+    Ctrl-C does not wait for running calls: the threads are daemons.
     """
     todo: queue.SimpleQueue[tuple[int, Item]] = queue.SimpleQueue()
-    said: queue.SimpleQueue[tuple[int, Callable[[], Result | BuilderError]]] = queue.SimpleQueue()
+    said: queue.SimpleQueue[tuple[int, Callable[[], Result | Failure]]] = queue.SimpleQueue()
     for pair in enumerate(items):
         todo.put(pair)
 
@@ -34,27 +33,27 @@ def each(
                 place, item = todo.get_nowait()
             except queue.Empty:
                 return
-            said.put((place, _outcome(function, item)))
+            said.put((place, _outcome(function, item, expected)))
 
     for _ in range(min(workers, len(items))):
         Thread(target=work, daemon=True).start()
-    results: dict[int, Result | BuilderError] = {}
+    results: dict[int, Result | Failure] = {}
     while len(results) < len(items):
         place, outcome = said.get()
         results[place] = outcome()
     return [results[place] for place in range(len(items))]
 
 
-def _outcome(function: Callable[[Item], Result], item: Item) -> Callable[[], Result | BuilderError]:
-    """Gives in the calling thread what happened in this one."""
+def _outcome(function: Callable[[Item], Result], item: Item, expected: type[Failure]) -> Callable[[], Result | Failure]:
+    """Call the function now; the returned callable repeats its result or exception in the calling thread."""
     try:
-        result: Result | BuilderError = function(item)
-    except BuilderError as error:
+        result: Result | Failure = function(item)
+    except expected as error:
         result = error
     except BaseException as error:
         raised = error
 
-        def again() -> Result | BuilderError:
+        def again() -> Result | Failure:
             raise raised
 
         return again

@@ -11,9 +11,11 @@ from dataclasses import asdict, dataclass
 from threading import Lock
 from typing import Any, Literal
 
+from builder.digest import Digest
 from builder.errors import PinError
 from builder.jsontext import parse_json
-from builder.model.plan import Plan, PlannedLayer, canonical, sha256
+from builder.model.canonical import canonical
+from builder.model.plan import Plan, PlannedLayer
 
 Kind = Literal["deb", "wheel", "source", "file", "toolchain", "base"]
 _INPUTS: tuple[Kind, ...] = ("deb", "wheel", "source")
@@ -40,7 +42,7 @@ class Ledger:
         """others: what it may read besides its inputs and the files of its folder."""
         self._layer = layer
         locked: list[Used] = [Used(item.kind, item.file, item.digest) for item in layer.inputs]
-        locked += [Used("file", path, f"sha256:{sha256(data)}") for path, data in layer.context.items()]
+        locked += [Used("file", path, Digest.of(data)) for path, data in layer.context.items()]
         self._locked: Mapping[tuple[str, str], Used] = {_place(item): item for item in (*locked, *others)}
         self._seen: set[Used] = set()
         self._lock = Lock()

@@ -12,7 +12,7 @@ from builder.errors import UsageError
 from builder.text import escaped, printable
 
 if TYPE_CHECKING:
-    from builder.mirror.source import Site
+    from builder.mirror.source import MirrorSource
     from builder.model.plan import Plan
     from builder.project import Project
     from builder.store.store import Store
@@ -95,9 +95,9 @@ def say(text: str) -> None:
     print(printable(text), file=sys.stderr, flush=True)
 
 
-def warn_of(site: Site | None) -> None:
+def warn_of(source: MirrorSource | None) -> None:
     """Say what a mirror could not give."""
-    for text in site.warnings() if site is not None else ():
+    for text in source.warnings() if source is not None else ():
         say(f"warning: {text}")
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from builder import __version__
 from builder.errors import BuilderError, NetworkError, PinError
 from builder.inputs.candidates import Hosts, Mirror, address_of, failure, machine_hosts, mirrors_of
+from builder.inputs.source import InputSource, source_error
 from builder.inputs.transfer import Cancelled, Download, Failed
-from builder.mirror.source import Site, refused
 from builder.model.inputs import FetchEvent, Input
 from builder.store.blobs import Blobs
 
@@ -36,14 +36,14 @@ def fetch(
     hosts: Hosts | None = None,
     backoff: float = 0.5,
     cancel: Event | None = None,
-    site: Site | None = None,
+    source: InputSource | None = None,
     failed: Callable[[Input, BuilderError], None] | None = None,
 ) -> None:
     """Bring every `wanted` input into the store; returns when all are there and verified.
 
     progress is called in the calling thread. hosts: instead of what this machine is configured to use. backoff: seconds
     before the second round of mirrors, doubled for each further one. cancel: gives up once it is set, also while every
-    mirror is silent (raises Cancelled). site: a mirror of ours, which comes first; while `offline` nothing else is
+    mirror is silent (raises Cancelled). source: a mirror of ours, which comes first; while `offline` nothing else is
     asked. failed: told of an input that cannot be had, instead of giving up; in the calling thread.
 
     Raises PinError (an input vanished, differs from the lock, or is missing while `offline`) and NetworkError (no
@@ -57,7 +57,7 @@ def fetch(
             missing[item.digest] = item
     if not missing:
         return
-    if offline and site is None:
+    if offline and source is None:
         if failed is None:
             raise _offline_error(list(missing.values()))
         for item in missing.values():
@@ -65,7 +65,7 @@ def fetch(
         return
     # The largest first: no worker then sits alone with it at the end.
     queued = sorted(missing.values(), key=lambda item: (-item.size, item.file))
-    pool = _Pool(store, queued, Hosts() if offline else hosts, backoff, site, offline=offline)
+    pool = _Pool(store, queued, Hosts() if offline else hosts, backoff, source, offline=offline)
     pool.run(workers, progress, cancel or Event(), failed)
 
 
@@ -78,7 +78,7 @@ class _Pool:
         wanted: Sequence[Input],
         hosts: Hosts | None,
         backoff: float,
-        site: Site | None,
+        source: InputSource | None,
         *,
         offline: bool,
     ) -> None:
@@ -86,7 +86,7 @@ class _Pool:
         self.count = len(wanted)
         self.hosts = hosts or machine_hosts({item.kind for item in wanted})
         self.backoff = backoff
-        self.site = site
+        self.source = source
         self.offline = offline
         self.cancel = Event()
         self.todo: queue.SimpleQueue[Input] = queue.SimpleQueue()
@@ -171,15 +171,15 @@ class _Pool:
     def _rounds(self, session: requests.Session, item: Input, download: Download) -> None:
         """Try every mirror; those with passing trouble again, ROUNDS times in all."""
         failures: dict[Mirror, Failed] = {}
-        if self.site is not None:
+        if self.source is not None:
             try:
-                download.take(self.site.open(item))
+                download.take(self.source.open(item))
                 return
             except Failed as failed:
                 if self.offline:
-                    raise refused(item, self.site, failed) from None
-                self.site.lacks(item.name, failed.reason)
-                failures[Mirror("mirror", self.site.name)] = failed
+                    raise source_error(item, self.source, failed) from None
+                self.source.lacks(item.name, failed.reason)
+                failures[Mirror("mirror", self.source.name)] = failed
         mirrors = mirrors_of(item, self.hosts)
         for number in range(ROUNDS):
             for mirror in mirrors:

@@ -57,7 +57,7 @@ def check_bases(bases: Sequence[Base], registry: Registry | None = None) -> Look
         check_platform(client.config(reference, found), PLATFORM, str(reference))
 
     problems = []
-    for (base, key, _), error in zip(asked, each(ask, asked), strict=True):
+    for (base, key, _), error in zip(asked, each(ask, asked, BuilderError), strict=True):
         if isinstance(error, BuilderError):
             row = problem("base", base.name, error)
             served = isinstance(error, NetworkError | MismatchError)  # no new pin mends what serves it
@@ -74,7 +74,7 @@ def check_sources(inputs: Sequence[Input], hosts: Hosts | None = None) -> Looked
     """
     known = hosts or machine_hosts({"source"})
     asked = [(item, mirror) for item in inputs for mirror in _mirrors(item, known)]
-    answers = each(lambda one: _ask(*one), asked)
+    answers = each(lambda one: _ask(*one), asked, BuilderError)
     problems, warnings = [], []
     for item in inputs:
         failures = {}

@@ -40,7 +40,7 @@ def look_up(
     """
     client = registry or Registry()
     today = datetime.now(UTC).strftime("%Y-%m-%d")
-    return each(lambda pair: _look_up(pair[0], pair[1], root, client, today), bases)
+    return each(lambda pair: _look_up(pair[0], pair[1], root, client, today), bases, BuilderError)
 
 
 def resolve_pin(base: Base, registry: Registry, today: str) -> Pin:

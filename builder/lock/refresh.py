@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from builder.atomic import staged
 from builder.errors import BuilderError
 from builder.lock.findings import Change, Kind, Problem, problem, raise_for
 from builder.lock.seal import is_whole
 from builder.lock.selection import Chosen, Lock
 from builder.lock.sourcelist import SECTION, Wanted, locked_sources, stale_sources, wanted_sources, with_sources
-from builder.lock.write import staged, write_section
 from builder.model.lock import Source
+from builder.model.lockfile import write_section
 
 
 @dataclass

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TypeVar
 
 from builder.model.base import Pin
+from builder.model.canonical import fingerprint
 from builder.model.common import Strict
 from builder.model.lock import LockSection, WheelLock
-from builder.model.plan import canonical, sha256
 
 CHANGED = "was changed since it was resolved, by hand or by a merge"
 
@@ -26,7 +26,7 @@ def is_whole(section: LockSection) -> bool:
 
 def held(section: WheelLock) -> str:
     """A digest of what a section binds those to that leave it out: its distributions and their versions."""
-    return sha256(canonical([[wheel.name, wheel.version] for wheel in section.wheels]))
+    return fingerprint([[wheel.name, wheel.version] for wheel in section.wheels])
 
 
 def sealed_pin(pin: Pin) -> Pin:
@@ -40,8 +40,8 @@ def is_own_pin(pin: Pin) -> bool:
 
 
 def _pin_seal(pin: Pin) -> str:
-    return sha256(canonical([pin.image, pin.index, pin.manifest]))
+    return fingerprint([pin.image, pin.index, pin.manifest])
 
 
 def _seal(section: Strict) -> str:
-    return sha256(canonical(section.model_dump(mode="json", exclude={"seal"})))
+    return fingerprint(section.model_dump(mode="json", exclude={"seal"}))

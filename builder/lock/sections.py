@@ -13,9 +13,8 @@ from builder.lock.findings import Change
 from builder.lock.freshness import REQUESTS, requested, stale
 from builder.lock.seal import held, is_whole, sealed
 from builder.lock.wheels import resolve_wheels
-from builder.lock.write import write_section
 from builder.model.lock import Deb, DebLock, DebRequest, LockRequests, LockSection, Wheel, WheelLock, WheelRequest
-from builder.model.lockfile import load_requests, load_section
+from builder.model.lockfile import load_requests, load_section, write_section
 from builder.project import closest
 
 Request = DebRequest | WheelRequest

@@ -48,7 +48,7 @@ def look_up(
     """
     known = hosts or machine_hosts({"source"})
     before = {(source.name, source.version): source for source in locked}
-    return each(lambda one: _look_up(one, requests.sources[one[0]], before.get(one), known), wanted, 8)
+    return each(lambda one: _look_up(one, requests.sources[one[0]], before.get(one), known), wanted, BuilderError, 8)
 
 
 def _look_up(wanted: Wanted, request: SourceRequest, before: Source | None, hosts: Hosts) -> Source:

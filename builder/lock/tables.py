@@ -6,10 +6,10 @@ import os
 import re
 from pathlib import Path
 
+from builder.atomic import write_file
 from builder.errors import InvalidError, NetworkError, PinError, UsageError
 from builder.knowledge.extract import dump, extract
 from builder.knowledge.table import FOLDER, Table, load_table
-from builder.lock.write import write_file
 from builder.store.blobs import hash_of
 
 _EXAMPLE = "name a version that was released, for example vllm==0.33.0"

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from builder.atomic import staged
 from builder.errors import InvalidError
 from builder.lock.findings import Change, Problem
-from builder.lock.write import staged
-from builder.model.plan import canonical, sha256
+from builder.model.canonical import fingerprint
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _seal(project: dict[str, Any], tools: Tools, bodies: Mapping[str, str]) -> s
     asked = [groups.get(group) for group in tools.groups]
     asked += [project.get("project", {}).get("dependencies")] if tools.project else []
     within = bodies[tools.within] if tools.within else None
-    return sha256(canonical([asked, within, bodies[tools.file]]))
+    return fingerprint([asked, within, bodies[tools.file]])
 
 
 def _parts(path: Path) -> tuple[str | None, str]:

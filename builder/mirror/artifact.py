@@ -10,8 +10,9 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from builder.model.canonical import canonical, fingerprint
 from builder.model.inputs import Input
-from builder.model.plan import Plan, canonical
+from builder.model.plan import Plan
 from builder.oci.manifest import OCI_MANIFEST, sha256
 
 ARTIFACT = "application/vnd.builder.inputs.v1"
@@ -113,7 +114,7 @@ def tag_of(plan: Plan, variant: Iterable[str] = ()) -> str:
     """RECIPE.BASE, then what makes this plan another than the recipe's own: its profile, `--set` options."""
     tag = ".".join((plan.recipe, plan.base))
     if words := list(variant):
-        tag += "." + hashlib.sha256(canonical(words)).hexdigest()[:8]
+        tag += "." + fingerprint(words)[:8]
     if len(tag) > _TAG_LENGTH:
         tag = f"{tag[: _TAG_LENGTH - 9]}.{hashlib.sha256(tag.encode()).hexdigest()[:8]}"
     return tag

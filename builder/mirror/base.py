@@ -9,7 +9,7 @@ from typing import Any
 from builder.attest.receipt import base_used
 from builder.engine.base import LocalBase
 from builder.errors import BuilderError, NetworkError, PinError
-from builder.mirror.source import Site, mirror_command
+from builder.mirror.source import MirrorSource, mirror_command
 from builder.model.plan import Plan
 from builder.oci.layout import begin, list_entry
 from builder.oci.manifest import parse_manifest
@@ -18,7 +18,7 @@ from builder.store.store import Store
 
 
 def local_base(
-    plan: Plan, store: Store, site: Site | None, folder: Path, *, offline: bool, check: Callable[[], None]
+    plan: Plan, store: Store, source: MirrorSource | None, folder: Path, *, offline: bool, check: Callable[[], None]
 ) -> LocalBase | None:
     """Write the base of a plan, whose manifest and config are in the store, with its layers from the mirror.
 
@@ -31,18 +31,20 @@ def local_base(
     found = parse_manifest(manifest, where=used.name)
     parsed = found.json
     try:
-        if site is None:
+        if source is None:
             raise PinError(f"the layers of base {plan.base} are not here, and this is offline")
         blobs = Blobs(folder, folder / "tmp")
         for made in (blobs.tmp, folder / "blobs" / "sha256"):
             made.mkdir(parents=True)
         for layer in parsed["layers"]:
-            _take(site, blobs, layer, check)
+            _take(source, blobs, layer, check)
     except (PinError, NetworkError, OSError) as error:
         if offline:
-            raise _away(plan, site, error) from error
-        if site is not None:
-            site.lacks(f"the layers of base {plan.base}", error.what if isinstance(error, BuilderError) else str(error))
+            raise _away(plan, source, error) from error
+        if source is not None:
+            source.lacks(
+                f"the layers of base {plan.base}", error.what if isinstance(error, BuilderError) else str(error)
+            )
         return None
     config = parsed["config"]["digest"]
     for data in (manifest, store.read(config)):
@@ -57,26 +59,26 @@ def local_base(
     return LocalBase(used.name, used.digest, config, folder)
 
 
-def _take(site: Site, blobs: Blobs, layer: dict[str, Any], check: Callable[[], None]) -> None:
+def _take(source: MirrorSource, blobs: Blobs, layer: dict[str, Any], check: Callable[[], None]) -> None:
     digest = layer["digest"]
     if blobs.has(digest):
         return
-    if (file := site.place.file(digest)) is not None:
+    if (file := source.place.file(digest)) is not None:
         blobs.adopt(file, digest, lambda size: check())
         return
     with blobs.writer() as writer:
-        for chunk in site.place.read(digest, layer["size"]):
+        for chunk in source.place.read(digest, layer["size"]):
             check()
             writer.write(chunk)
         writer.commit(digest)
 
 
-def _away(plan: Plan, site: Site | None, error: BuilderError | OSError) -> BuilderError:
+def _away(plan: Plan, source: MirrorSource | None, error: BuilderError | OSError) -> BuilderError:
     kind = type(error) if isinstance(error, PinError | NetworkError) else NetworkError
-    name = site.name if site is not None else "DIR"
+    name = source.name if source is not None else "DIR"
     return kind(
         f"a layer reads files of base {plan.base}, and its layers cannot be had offline",
-        where=site.name if site is not None else "",
+        where=source.name if source is not None else "",
         cause=error.what if isinstance(error, BuilderError) else str(error),
         next="where there is a network: "
         + mirror_command(name, "--base-layers", "--recipe", plan.recipe, "--base", plan.base),

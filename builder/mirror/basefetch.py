@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from builder.errors import BuilderError, NetworkError, PinError
-from builder.mirror.source import Site, mirror_command
+from builder.mirror.source import MirrorSource, mirror_command
 from builder.model.plan import Plan
 from builder.model.reference import Reference
 from builder.oci.assemble import BaseImage, parse_base
@@ -14,10 +14,10 @@ from builder.registry.client import Registry
 from builder.store.store import Store
 
 
-def base_image(plan: Plan, store: Store, *, offline: bool, site: Site | None = None) -> BaseImage | None:
+def base_image(plan: Plan, store: Store, *, offline: bool, source: MirrorSource | None = None) -> BaseImage | None:
     """The base of a plan, a few kilobytes; None for a hermetic one. Its layers are not touched.
 
-    site: a mirror of ours, asked before the registry.
+    source: a mirror of ours, asked before the registry.
 
     Raises NetworkError when its registry cannot be reached (naming the hermetic base where there is one), PinError
     when it is another image than the pinned one, or for another platform.
@@ -29,7 +29,7 @@ def base_image(plan: Plan, store: Store, *, offline: bool, site: Site | None = N
     manifest = _from_store(store, plan.base_manifest)
     config = _from_store(store, json.loads(manifest)["config"]["digest"]) if manifest else None
     if manifest is None or config is None:
-        found = _from_site(plan, site, offline=offline) if site is not None else None
+        found = _from_source(plan, source, offline=offline) if source is not None else None
         if found is None and offline:
             raise PinError(
                 f"the base {plan.base} is not in the store, and this is offline",
@@ -44,22 +44,22 @@ def base_image(plan: Plan, store: Store, *, offline: bool, site: Site | None = N
     return parse_base(str(reference), manifest, config)
 
 
-def _from_site(plan: Plan, site: Site, *, offline: bool) -> tuple[bytes, bytes] | None:
+def _from_source(plan: Plan, source: MirrorSource, *, offline: bool) -> tuple[bytes, bytes] | None:
     assert plan.base_manifest is not None
     try:
-        return site.base(plan.base_manifest)
+        return source.base(plan.base_manifest)
     except (PinError, NetworkError, OSError) as error:
         if not offline:
-            site.lacks(f"base {plan.base}", error.what if isinstance(error, BuilderError) else str(error))
+            source.lacks(f"base {plan.base}", error.what if isinstance(error, BuilderError) else str(error))
             return None
         if isinstance(error, OSError):
-            raise NetworkError(f"cannot read the base {plan.base} from the mirror", where=site.name) from error
+            raise NetworkError(f"cannot read the base {plan.base} from the mirror", where=source.name) from error
         raise type(error)(
             f"the base {plan.base} is neither in the store nor in the mirror, and this is offline",
-            where=site.name,
+            where=source.name,
             cause=error.what,
             next="complete or mend the mirror where there is a network: "
-            + mirror_command(site.name, "--verify", "--recipe", plan.recipe, "--base", plan.base),
+            + mirror_command(source.name, "--verify", "--recipe", plan.recipe, "--base", plan.base),
         ) from error
 
 

@@ -24,7 +24,7 @@ from builder.mirror.artifact import (
 )
 from builder.mirror.backend import FolderPlace, Place
 from builder.mirror.basefetch import base_image
-from builder.mirror.source import Site
+from builder.mirror.source import MirrorSource
 from builder.model.inputs import FetchEvent, Input
 from builder.model.plan import Plan
 from builder.model.reference import Reference
@@ -56,12 +56,19 @@ class Copier:
     """One run over several plans."""
 
     def __init__(
-        self, place: Place, store: Store, *, offline: bool, site: Site | None, verify: bool, listener: Listener
+        self,
+        place: Place,
+        store: Store,
+        *,
+        offline: bool,
+        source: MirrorSource | None,
+        verify: bool,
+        listener: Listener,
     ) -> None:
         self.place = place
         self.store = store
         self.offline = offline
-        self.site = site
+        self.source = source
         self.verify = verify
         self.report = Report()
         self._listener = listener
@@ -118,19 +125,19 @@ class Copier:
     def _base(self, plan: Plan) -> BaseImage | None:
         """The base of a plan; what the place holds already needs no upstream."""
         try:
-            return base_image(plan, self.store, offline=True, site=Site(self.place))
+            return base_image(plan, self.store, offline=True, source=MirrorSource(self.place))
         except (PinError, NetworkError):
-            return base_image(plan, self.store, offline=self.offline, site=self.site)
+            return base_image(plan, self.store, offline=self.offline, source=self.source)
 
     def _origin(self, origin: Reference, item: Content) -> Origin:
         def chunks() -> Iterator[bytes]:
-            if self.site is not None:
+            if self.source is not None:
                 try:
-                    return self.site.place.read(item.digest, item.size)
+                    return self.source.place.read(item.digest, item.size)
                 except (PinError, NetworkError, OSError) as error:
                     if self.offline:
                         raise
-                    self.site.lacks(item.name, error.what if isinstance(error, BuilderError) else str(error))
+                    self.source.lacks(item.name, error.what if isinstance(error, BuilderError) else str(error))
             if self.offline:
                 raise PinError(f"{item.name} is nowhere here, and this is offline", where=str(origin))
             return Registry().blob(origin, item.digest, item.size)
@@ -191,7 +198,7 @@ class Copier:
                     files,
                     offline=self.offline,
                     progress=heard,
-                    site=self.site,
+                    source=self.source,
                     failed=failed,
                     cancel=self._cancel,
                 )

@@ -7,15 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
 
-from builder.errors import BuilderError, NetworkError, PinError, UsageError
+from builder.errors import NetworkError, PinError, UsageError
 from builder.inputs.transfer import Failed
 from builder.mirror.backend import FolderPlace, Place, is_mirror, place_of, read_small
 from builder.model.inputs import Input
 from builder.oci.manifest import MANIFEST_LIMIT, parse_manifest
 
 
-class Site:
-    """A mirror to read from. Thread-safe. What it could not give is remembered, to be told at the end."""
+class MirrorSource:
+    """A mirror to read inputs and bases from, an InputSource.
+
+    Thread-safe. It remembers which inputs it lacks, for the warnings at the end of a build.
+    """
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -47,6 +50,10 @@ class Site:
             raise PinError(f"{manifest} is an index, not one image's manifest", where=self.name)
         return data, read_small(self.place, found.json["config"]["digest"], MANIFEST_LIMIT)
 
+    def mend(self, *words: str) -> str:
+        """The `builder mirror` command that completes this mirror."""
+        return mirror_command(self.name, *words)
+
     def lacks(self, name: str, why: str) -> None:
         """Remember that something had to come from elsewhere."""
         with self._lock:
@@ -64,7 +71,7 @@ class Site:
         ]
 
 
-def site_of(text: str | None) -> Site | None:
+def mirror_source(text: str | None) -> MirrorSource | None:
     """The mirror that `--mirror` names; None without one. Raises UsageError for a folder that is no mirror."""
     if not text:
         return None
@@ -76,27 +83,9 @@ def site_of(text: str | None) -> Site | None:
             cause="it is no OCI layout",
             next=mirror_command(text, "--recipe", "NAME"),
         )
-    return Site(place)
+    return MirrorSource(place)
 
 
 def mirror_command(name: str, *words: str) -> str:
     """The command that writes to a mirror, as a shell takes it."""
     return shlex.join(("builder", "mirror", name, *words))
-
-
-def refused(item: Input, site: Site, failed: Failed) -> BuilderError:
-    """The error for an input that the only mirror there is could not give."""
-    if failed.trouble == "wrong":
-        return PinError(
-            f"{item.name}: {item.file} in the mirror is not what was locked",
-            where=site.name,
-            cause=failed.reason,
-            next=f"mend it where there is a network: {mirror_command(site.name, '--verify', '--recipe', 'NAME')}",
-        )
-    if failed.trouble == "gone":
-        return PinError(
-            f"{item.name}: {item.file} is neither in the store nor in the mirror, and this is offline",
-            where=site.name,
-            next=f"complete the mirror where there is a network: {mirror_command(site.name, '--recipe', 'NAME')}",
-        )
-    return NetworkError(f"{item.name}: cannot read {item.file} from the mirror", where=site.name, cause=failed.reason)

@@ -1,12 +1,17 @@
-"""Reads lock sections and the requests they are resolved from."""
+"""The files of a lock: sections (JSON) are read and written, requests (YAML) are read.
+
+A section has one entry per line, so that a change of one package is a change of one line.
+"""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
+from builder.atomic import write_file
 from builder.errors import InvalidError
 from builder.jsontext import parse_json
 from builder.model.lock import DebLock, LockRequests, LockSection, SourceLock, WheelLock
@@ -63,6 +68,33 @@ def load_requests(path: Path) -> LockRequests:
     if "sources" in names:
         raise InvalidError("'sources' is the section of all sources: call it something else", where=str(path))
     return requests
+
+
+def section_text(section: LockSection) -> str:
+    """The file of a section: JSON with stable order, entries of its lists on one line each."""
+    data = section.model_dump(mode="json")
+    lines = [f" {json.dumps(key)}: {_value(value, 1)}" for key, value in data.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _value(value: Any, depth: int) -> str:
+    """JSON: the section's lists and its request are spread over lines, everything below stays on one."""
+    indent = " " * (depth + 1)
+    if isinstance(value, list) and value:
+        return "[\n" + ",\n".join(indent + _line(item) for item in value) + "\n" + " " * depth + "]"
+    if isinstance(value, dict) and value and depth == 1:
+        lines = [f"{indent}{json.dumps(key)}: {_value(item, 2)}" for key, item in value.items()]
+        return "{\n" + ",\n".join(lines) + "\n" + " " * depth + "}"
+    return _line(value)
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True)
+
+
+def write_section(path: Path, section: LockSection) -> None:
+    """Write a section, atomically."""
+    write_file(path, section_text(section).encode("ascii"))
 
 
 def _read(path: Path) -> str:

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from builder.model.canonical import fingerprint
 from builder.model.check import Check
 from builder.model.inputs import Input
-
-
-def canonical(value: Any) -> bytes:
-    """Canonical JSON: sorted keys, no spaces, UTF-8."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
-
-
-def sha256(data: bytes) -> str:
-    """The hex SHA-256 of some bytes."""
-    return hashlib.sha256(data).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -90,7 +79,7 @@ class Plan:
     @property
     def key(self) -> str:
         """Names the whole image: equal plans make equal images."""
-        return sha256(canonical(self.to_json()))
+        return fingerprint(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         """The plan as plain data, without file contents."""

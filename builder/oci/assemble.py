@@ -10,8 +10,9 @@ from pydantic import BaseModel, ValidationError
 
 from builder.errors import NetworkError
 from builder.jsontext import parse_json
+from builder.model.canonical import canonical
 from builder.model.common import Digest
-from builder.model.plan import Plan, Variable, canonical
+from builder.model.plan import Plan, Variable
 from builder.oci.manifest import OCI_MANIFEST, parse_manifest, sha256
 from builder.store.store import LayerRecord
 

@@ -11,12 +11,12 @@ from typing import IO
 
 from builder.errors import EngineError
 from builder.oci.assemble import Image
+from builder.oci.layout import BlobSource
 from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
-from builder.registry.push import base_blobs
 from builder.store.store import Store
 
 
-def load_image(image: Image, store: Store, name: str) -> None:
+def load_image(image: Image, store: Store, name: str, base_blob: BlobSource | None) -> None:
     """Stream the image into `docker load`; nothing is written to disk on the way. Raises EngineError."""
     try:
         process = subprocess.Popen(
@@ -28,7 +28,7 @@ def load_image(image: Image, store: Store, name: str) -> None:
         ) from None
     assert process.stdin is not None and process.stdout is not None
     try:
-        _archive(image, store, name, process.stdin)
+        _archive(image, store, name, base_blob, process.stdin)
         process.stdin.close()
     except BrokenPipeError:
         pass
@@ -41,11 +41,10 @@ def load_image(image: Image, store: Store, name: str) -> None:
         raise EngineError("docker could not load the image", cause=said.splitlines()[-1] if said else "it said nothing")
 
 
-def _archive(image: Image, store: Store, name: str, out: IO[bytes]) -> None:
+def _archive(image: Image, store: Store, name: str, base_blob: BlobSource | None, out: IO[bytes]) -> None:
     """An OCI layout with a docker-archive manifest beside it, as `docker save` writes since version 25."""
     repository, _, tag = name.rpartition(":") if ":" in name.rpartition("/")[2] else (name, "", "latest")
     reference = f"{repository}:{tag}"
-    from_base = base_blobs(image)
     entry = {
         "mediaType": OCI_MANIFEST,
         "digest": image.digest,
@@ -67,7 +66,7 @@ def _archive(image: Image, store: Store, name: str, out: IO[bytes]) -> None:
         _add(archive, _path(image.config_digest), image.config)
         _add(archive, _path(image.digest), image.manifest)
         for layer in {layer.digest: layer for layer in image.layers}.values():
-            chunks = from_base(layer) if layer.of_base and from_base else store.chunks(layer.digest)
+            chunks = base_blob(layer) if layer.of_base and base_blob else store.chunks(layer.digest)
             info = tarfile.TarInfo(_path(layer.digest))
             info.size = layer.size
             archive.addfile(info, _Stream(chunks))

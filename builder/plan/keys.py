@@ -10,14 +10,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from builder.model.plan import PlannedLayer, canonical, sha256
+from builder.digest import Digest
+from builder.model.canonical import fingerprint
+from builder.model.plan import PlannedLayer
 from builder.oci.layerblob import format_id
 from builder.unpack import FORMAT
 
 
 def toolchain_digest(toolchains: Sequence[PlannedLayer]) -> str:
     """One digest over the toolchains for all build platforms."""
-    return sha256(canonical([layer.spec for layer in sorted(toolchains, key=lambda layer: layer.id)]))
+    return fingerprint([layer.spec for layer in sorted(toolchains, key=lambda layer: layer.id)])
 
 
 def with_key(
@@ -32,9 +34,9 @@ def with_key(
     else:
         parts |= {
             "dockerfile": layer.dockerfile,
-            "context": {path: sha256(data) for path, data in layer.context.items()},
+            "context": {path: Digest.of(data).hex for path, data in layer.context.items()},
             "inputs": {item.file: item.sha256 for item in layer.inputs},
             "toolchain": toolchain if layer.toolchain else None,
             "base": base_manifest if layer.reads_base else None,
         }
-    return replace(layer, key=sha256(canonical(parts)))
+    return replace(layer, key=fingerprint(parts))

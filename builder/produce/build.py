@@ -17,7 +17,7 @@ from builder.events import Event, Listener, State
 from builder.inputs.fetch import fetch
 from builder.inputs.transfer import Cancelled as FetchCancelled
 from builder.mirror.base import local_base
-from builder.mirror.source import Site
+from builder.mirror.source import MirrorSource
 from builder.model.inputs import FetchEvent, Input
 from builder.model.plan import Plan, PlannedLayer
 from builder.produce.dockerfile import produce_dockerfile
@@ -54,10 +54,10 @@ class Builder:
         listener: Listener,
         log: Callable[[str], None],
         jobs: int | None = None,
-        site: Site | None = None,
+        source: MirrorSource | None = None,
     ) -> None:
         self.store = store
-        self.site = site
+        self.source = source
         self.plan = plan
         self.offline = offline
         self.jobs = jobs or os.cpu_count() or 1
@@ -172,7 +172,7 @@ class Builder:
                     start(job)
 
         try:
-            fetch(self.store, wanted, offline=self.offline, progress=heard, cancel=self._cancel, site=self.site)
+            fetch(self.store, wanted, offline=self.offline, progress=heard, cancel=self._cancel, source=self.source)
         except FetchCancelled:
             raise Cancelled from None
         except BaseException as error:
@@ -235,7 +235,7 @@ class Builder:
             toolchain=toolchain,
             base=base_used(self.plan),
             local_base=lambda folder: local_base(
-                self.plan, self.store, self.site, folder, offline=self.offline, check=self._check_cancel
+                self.plan, self.store, self.source, folder, offline=self.offline, check=self._check_cancel
             ),
             may_pull=not self.offline,
             platform=self.plan.platform,

@@ -11,7 +11,7 @@ import builder.unpack
 from builder.errors import UsageError
 from builder.events import Event, Listener
 from builder.inputs.fetch import fetch
-from builder.mirror.source import Site
+from builder.mirror.source import MirrorSource
 from builder.model.inputs import FetchEvent
 from builder.model.plan import Plan
 from builder.produce.build import Builder
@@ -29,7 +29,7 @@ def write_full_context(
     *,
     offline: bool,
     listener: Listener,
-    site: Site | None = None,
+    source: MirrorSource | None = None,
 ) -> None:
     """Write Dockerfile, inputs (hard links into the store), descriptions, the unpacker and both toolchain roots.
 
@@ -57,15 +57,15 @@ def write_full_context(
         received[event.name] = event.received
         listener(Event("inputs", "fetching", sum(received.values()), total))
 
-    fetch(store, list(inputs.values()), offline=offline, progress=heard, site=site)
+    fetch(store, list(inputs.values()), offline=offline, progress=heard, source=source)
     listener(Event("inputs", "done", total, total))
-    toolchains = _toolchains(store, plan, offline=offline, listener=listener, site=site)
+    toolchains = _toolchains(store, plan, offline=offline, listener=listener, source=source)
     files = {path: data for layer in plan.layers for path, data in layer.context.items()}
     for layer in plan.layers:
         if layer.spec is not None:
             files[f"specs/{layer.id}.json"] = json.dumps(layer.spec, indent=1).encode()
-    for source in sorted(Path(builder.unpack.__file__).parent.glob("*.py")):
-        files[f"unpack/{source.name}"] = source.read_bytes()
+    for module in sorted(Path(builder.unpack.__file__).parent.glob("*.py")):
+        files[f"unpack/{module.name}"] = module.read_bytes()
     files["Dockerfile"] = dockerfile.encode()
     partial = folder.with_name(f".{folder.name}.partial")
     try:
@@ -81,13 +81,13 @@ def write_full_context(
 
 
 def _toolchains(
-    store: Store, plan: Plan, *, offline: bool, listener: Listener, site: Site | None
+    store: Store, plan: Plan, *, offline: bool, listener: Listener, source: MirrorSource | None
 ) -> dict[str, LayerRecord]:
     needs = survey_roots(store, plan)
     check_space(store, needs)
-    Builder(store, plan, engine=_no_engine, offline=offline, listener=listener, log=lambda line: None, site=site).run(
-        needs
-    )
+    Builder(
+        store, plan, engine=_no_engine, offline=offline, listener=listener, log=lambda line: None, source=source
+    ).run(needs)
     found = {}
     for layer in plan.toolchains:
         record = store.layer(layer.key)

@@ -10,7 +10,7 @@ from builder.engine.base import Engine
 from builder.errors import InvalidError
 from builder.events import Listener
 from builder.mirror.basefetch import base_image
-from builder.mirror.source import Site
+from builder.mirror.source import MirrorSource
 from builder.model.plan import Plan
 from builder.oci.assemble import Image, assemble
 from builder.produce.build import Builder
@@ -42,19 +42,19 @@ def build_image(
     log: Callable[[str], None],
     announce: Callable[[Needs], None],
     jobs: int | None = None,
-    site: Site | None = None,
+    source: MirrorSource | None = None,
 ) -> Built:
     """Build what the store lacks and assemble the image. A build whose layers are all there starts no engine.
 
-    announce: told what the build will take, before it starts. site: a mirror to take inputs from before all others.
+    announce: told what the build will take, before it starts. source: a mirror to take inputs from before all others.
     Raises BuilderError.
     """
-    base = base_image(plan, store, offline=offline, site=site)
+    base = base_image(plan, store, offline=offline, source=source)
     needs = survey(store, plan)
     if needs.layers:
         announce(needs)
         check_space(store, needs)
-        Builder(store, plan, engine=engine, offline=offline, listener=listener, log=log, jobs=jobs, site=site).run(
+        Builder(store, plan, engine=engine, offline=offline, listener=listener, log=log, jobs=jobs, source=source).run(
             needs
         )
     built = assembled(store, plan, base_checked=base is not None, offline=offline)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from builder.errors import PinError
-from builder.model.plan import canonical
+from builder.model.canonical import canonical
 from builder.model.reference import Reference
 from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST, sha256
 from builder.registry.client import Registry

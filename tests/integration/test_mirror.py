@@ -20,7 +20,7 @@ from builder.engine.docker import DockerEngine
 from builder.errors import NetworkError, PinError
 from builder.mirror.artifact import ARTIFACT, locked_contents
 from builder.mirror.backend import RegistryPlace
-from builder.mirror.source import Site
+from builder.mirror.source import MirrorSource
 from builder.model.plan import Plan
 from builder.model.reference import Reference
 from builder.oci.manifest import OCI_MANIFEST
@@ -79,7 +79,7 @@ def test_a_registry_holds_the_same_artifact_as_a_folder_and_builds_the_same_dige
         assert json.loads(answer.read())["artifactType"] == ARTIFACT
     bench.cut()
     store = bench.store()
-    assert bench.build(plan, Site(place), store).image.digest == online.image.digest
+    assert bench.build(plan, MirrorSource(place), store).image.digest == online.image.digest
     assert bench.upstream.asked == []
     hashes(store)
 
@@ -90,9 +90,9 @@ def test_a_folder_is_carried_into_a_registry(host: str, make_plan: MakePlan, ben
     artifact, _ = bench.fill(plan).artifacts["tiny.tiny"]
     bench.cut()
     place = RegistryPlace(f"{host}/mirror/carried")
-    report = bench.fill(plan, place=place, offline=True, site=bench.site())
+    report = bench.fill(plan, place=place, offline=True, source=bench.site())
     assert (report.failed, report.artifacts["tiny.tiny"]) == ({}, (artifact, True))
-    assert bench.build(plan, Site(place)).image
+    assert bench.build(plan, MirrorSource(place)).image
 
 
 @registry
@@ -108,20 +108,20 @@ def test_skopeo_carries_it_too(host: str, make_plan: MakePlan, bench: Bench) -> 
     assert done.returncode == 0, done.stderr
     place = RegistryPlace(f"{host}/mirror/skopeo")
     assert place.publish(artifact) is False
-    assert bench.build(plan, Site(place)).image
+    assert bench.build(plan, MirrorSource(place)).image
 
 
 @registry
 def test_what_a_registry_lacks_is_4_and_one_that_is_down_is_6(host: str, make_plan: MakePlan, bench: Bench) -> None:
     plan = make_plan()
     with pytest.raises(PinError, match="neither in the store nor in the mirror"):
-        bench.build(plan, Site(RegistryPlace(f"{host}/mirror/empty")))
-    down = Site(RegistryPlace("127.0.0.1:9/mirror"))
+        bench.build(plan, MirrorSource(RegistryPlace(f"{host}/mirror/empty")))
+    down = MirrorSource(RegistryPlace("127.0.0.1:9/mirror"))
     store = bench.store()
     with pytest.raises(NetworkError, match="from the mirror"):
         bench.build(plan, down, store)
     assert list(store.tmp.iterdir()) == []
-    assert bench.build(plan, Site(RegistryPlace("127.0.0.1:9/mirror")), offline=False).image
+    assert bench.build(plan, MirrorSource(RegistryPlace("127.0.0.1:9/mirror")), offline=False).image
 
 
 @pytest.mark.engine

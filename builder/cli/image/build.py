@@ -28,7 +28,7 @@ from builder.cli.rulecheck import tell_broken
 from builder.errors import BuilderError, UsageError
 
 if TYPE_CHECKING:
-    from builder.mirror.source import Site
+    from builder.mirror.source import MirrorSource
     from builder.model.plan import Plan
     from builder.produce.image import Built
     from builder.produce.survey import Needs
@@ -68,7 +68,7 @@ def build(
     Everything that is read is in the lock, by hash; what was built before is taken from the store.
     """
     from builder.engine.select import check_engine
-    from builder.mirror.source import site_of
+    from builder.mirror.source import mirror_source
     from builder.project import Project
 
     check_engine(engine, builder)
@@ -80,7 +80,7 @@ def build(
     if len(names) > 1 and tag is not None:
         raise UsageError("--tag names one image, but several recipes are to be built")
     folder = _output(output)
-    site = site_of(mirror)
+    source = mirror_source(mirror)
     store = open_store()
     left: dict[str, str] = {}
     if all_:
@@ -94,14 +94,15 @@ def build(
     failed: dict[str, BuilderError] = {}
     for made in plans:
         try:
-            built, seconds = _one(store, made, engine, builder, offline, site, jobs, verbose, brief=all_)
+            built, seconds = _one(store, made, engine, builder, offline, source, jobs, verbose, brief=all_)
             name = tag or f"{made.recipe}:{_short(built)}"
             if folder is not None:
                 _write(built, store, folder, name)
             if load:
                 from builder.oci.dockerarchive import load_image
+                from builder.registry.push import base_blobs
 
-                load_image(built.image, store, name)
+                load_image(built.image, store, name, base_blobs(built.image))
                 say(f"loaded into docker as {name}")
         except BuilderError as error:
             if not all_:
@@ -128,7 +129,7 @@ def _one(
     engine: str | None,
     builder: str | None,
     offline: bool,
-    site: Site | None,
+    source: MirrorSource | None,
     jobs: int | None,
     verbose: bool,
     *,
@@ -146,20 +147,20 @@ def _one(
             offline=offline,
             listener=watch.heard,
             log=watch.log,
-            announce=lambda needs: _announce(store, needs, site),
+            announce=lambda needs: _announce(store, needs, source),
             jobs=jobs,
-            site=site,
+            source=source,
         )
-    warn_of(site)
+    warn_of(source)
     _summary(built, watch.elapsed, brief=brief)
     return built, watch.elapsed
 
 
-def _announce(store: Store, needs: Needs, site: Site | None) -> None:
+def _announce(store: Store, needs: Needs, source: MirrorSource | None) -> None:
     import shutil
 
     free = shutil.disk_usage(store.root).free
-    how = "take from the mirror" if site is not None else "download"
+    how = "take from the mirror" if source is not None else "download"
     say(
         f"{len(needs.layers)} layers to make; {size(needs.download)} to {how}, about {size(needs.store)} more in "
         f"the store, up to {size(needs.temporary)} for temporary files; {size(free)} free at {store.root}"

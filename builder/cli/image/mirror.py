@@ -55,7 +55,7 @@ def mirror(
     from builder.mirror.artifact import tag_of
     from builder.mirror.backend import place_of
     from builder.mirror.copy import Copier
-    from builder.mirror.source import site_of
+    from builder.mirror.source import mirror_source
     from builder.project import Project
 
     project = Project()
@@ -63,7 +63,7 @@ def mirror(
     if not names:
         raise UsageError("no recipe given", next="builder mirror DIR --recipe NAME; builder list shows the names")
     place = place_of(target)
-    site = site_of(source)
+    mirrored = mirror_source(source)
     left: dict[str, str] = {}
     unplanned: dict[str, list[BuilderError]] = {}
     if all_:
@@ -74,10 +74,10 @@ def mirror(
     else:
         plans, unplanned = _plans(project, names, base, set_, profile)
     with Watch() as watch:
-        copier = Copier(place, open_store(), offline=offline, site=site, verify=verify, listener=watch.heard)
+        copier = Copier(place, open_store(), offline=offline, source=mirrored, verify=verify, listener=watch.heard)
         report = copier.run(plans, base_layers=base_layers)
     report.failed |= unplanned
-    warn_of(site)
+    warn_of(mirrored)
     if json_:
         print_json(_result(place.name, report, watch.elapsed) | {"left_out": left})
     else:

@@ -79,12 +79,12 @@ def render(
     text = render_plan(project, made)
     if context is not None:
         from builder.cli.progress import Watch
-        from builder.mirror.source import site_of
+        from builder.mirror.source import mirror_source
         from builder.produce.context import write_full_context
 
-        store, site = open_store(), site_of(mirror)
+        store, source = open_store(), mirror_source(mirror)
         with Watch() as watch:
-            write_full_context(store, made, text, context, offline=offline, listener=watch.heard, site=site)
-        warn_of(site)
+            write_full_context(store, made, text, context, offline=offline, listener=watch.heard, source=source)
+        warn_of(source)
         say(f"context written; now: docker buildx build --network=none --platform {made.platform} {context}")
     print(text, end="")

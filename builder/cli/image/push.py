@@ -86,9 +86,10 @@ def load(
     """Load a built image into docker and print the name it has there."""
     from builder.oci.dockerarchive import load_image
     from builder.project import Project
+    from builder.registry.push import base_blobs
 
     check_tag(tag)
     built, store = make_image(Project(), recipe, base, set_, compression, profile)
     name = tag or f"{built.plan.recipe}:{built.image.digest.removeprefix('sha256:')[:12]}"
-    load_image(built.image, store, name)
+    load_image(built.image, store, name, base_blobs(built.image))
     print(name)

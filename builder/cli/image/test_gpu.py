@@ -13,6 +13,7 @@ from builder.oci.dockerarchive import load_image
 from builder.plan.resolve import select_base
 from builder.produce.image import Built
 from builder.project import Project
+from builder.registry.push import base_blobs
 from builder.smoke.gpu.docker import Docker
 from builder.smoke.gpu.machine import Image, Options
 from builder.smoke.report import Report
@@ -23,7 +24,9 @@ def built_image(built: Built, store: Store) -> Image:
     """An image of the store, under the name that `build --load` gives it in docker."""
     image = built.image
     name = f"{built.plan.recipe}:{image.digest.removeprefix('sha256:')[:12]}"
-    return Image(name, frozenset({image.digest, image.config_digest}), lambda: load_image(image, store, name))
+    return Image(
+        name, frozenset({image.digest, image.config_digest}), lambda: load_image(image, store, name, base_blobs(image))
+    )
 
 
 def pulled_image(reference: Reference, digest: str, config: str) -> Image:

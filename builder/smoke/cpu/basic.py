@@ -11,7 +11,7 @@ from typing import Any
 
 from builder.errors import InvalidError
 from builder.model.check import Check
-from builder.smoke.gpu.probes.allreduce import mapped
+from builder.smoke.probes.allreduce import mapped
 from builder.smoke.static.run import Failed, invalid_args
 
 

@@ -13,7 +13,8 @@ from tempfile import TemporaryFile
 from builder.model.check import Check
 from builder.smoke.cpu.basic import Job, job
 from builder.smoke.cpu.driver import PROGRAM
-from builder.smoke.cpu.runner import Command, Runner, Unable, follow, pick_runner, run
+from builder.smoke.cpu.runner import Command, Runner, Unable, follow, run
+from builder.smoke.cpu.select import pick_runner
 from builder.smoke.image.opened import open_image
 from builder.smoke.logscan import DECLARES, JUDGES, declarations, judge_logs
 from builder.smoke.report import Report, Result, Status

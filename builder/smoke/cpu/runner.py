@@ -7,12 +7,10 @@ import queue
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
-
-from builder.smoke.image.opened import Image
 
 QEMU_NAMES = ("qemu-aarch64-static", "qemu-aarch64")
 BINFMT = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
@@ -111,22 +109,3 @@ def _read(pipe: IO[bytes], lines: queue.Queue[bytes | None]) -> None:
         for text in iter(lambda: pipe.readline(1 << 16), b""):
             lines.put(text)
     lines.put(None)
-
-
-def pick_runner(image: Image, folder: Path, only: str | None = None) -> Runner:
-    """The first way that works: docker, else a chroot in private namespaces. only: just this one ("docker", "chroot").
-
-    folder: where to unpack the image. Raises Unable, with the reasons.
-    """
-    from builder.smoke.cpu.chroot import ChrootRunner
-    from builder.smoke.cpu.docker import DockerRunner
-
-    ways: Iterable[tuple[str, Callable[[Image, Path], Runner]]] = (("docker", DockerRunner), ("chroot", ChrootRunner))
-    reasons = []
-    for name, way in ways:
-        if only in (None, name):
-            try:
-                return way(image, folder)
-            except Unable as reason:
-                reasons.append(f"{name}: {reason}")
-    raise Unable("; ".join(reasons))

@@ -1,4 +1,4 @@
-"""Running the programs of `builder.smoke.gpu.probes` inside an image, and reading what they say."""
+"""Running the programs of `builder.smoke.probes` inside an image, and reading what they say."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from builder.serve.spec import Container
+from builder.smoke import probes
 from builder.smoke.cpu.runner import Unable
-from builder.smoke.gpu import probes
 from builder.smoke.gpu.docker import Docker, Done
-from builder.smoke.gpu.probes.say import MARK
+from builder.smoke.probes.say import MARK
 from builder.smoke.static.run import Failed
 
 _BOOT = """

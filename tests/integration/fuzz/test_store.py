@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from builder.errors import BuilderError
-from builder.mirror.source import site_of
+from builder.mirror.source import mirror_source
 from builder.model.plan import Plan
 from builder.store.gc import Rules, collect
 from builder.store.store import Store
@@ -99,7 +99,7 @@ def test_the_files_of_a_mirror(name: str, bench: Bench, plan: Plan, built: tuple
     for data in Mutator(path.read_text("utf-8"), "json", f"{SEED} {name}").some(round(60 * TIMES)):
         path.write_bytes(data)
         store = bench.store()
-        results.add(outcome(lambda store=store: bench.build(plan, site_of(str(path.parent)), store).image.digest))  # type: ignore[misc]
+        results.add(outcome(lambda store=store: bench.build(plan, mirror_source(str(path.parent)), store).image.digest))  # type: ignore[misc]
         outcome(lambda: str(bench.fill(plan, offline=True).sent))
         shutil.rmtree(store.root)
         shutil.rmtree(bench.stores[-1].root)

@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from builder.attest.receipt import Ledger, Used, base_used, check_inputs, receipt, used_of
+from builder.digest import Digest
 from builder.errors import ExitCode, PinError
-from builder.model.plan import Plan, PlannedLayer, sha256
+from builder.model.plan import Plan, PlannedLayer
 from tests.support.project import Sample, vendor_base
 
 MakePlan = Callable[..., Plan]
@@ -24,7 +25,7 @@ def compiled(make_plan: MakePlan) -> PlannedLayer:
 
 def all_of(layer: PlannedLayer) -> list[Used]:
     inputs = [Used(item.kind, item.file, item.digest) for item in layer.inputs]
-    return [*inputs, *(Used("file", path, f"sha256:{sha256(data)}") for path, data in layer.context.items()), ROOT]
+    return [*inputs, *(Used("file", path, Digest.of(data)) for path, data in layer.context.items()), ROOT]
 
 
 def test_all_that_is_locked_may_be_read_and_is_in_the_receipt(compiled: PlannedLayer) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.model.plan import sha256
+from builder.digest import Digest
 from tests.support.dockerfile import parse
 from tests.support.mirror import Mirror
 from tests.unit.cli.conftest import Cli
@@ -59,7 +59,7 @@ def test_a_build_into_a_layout(online: Cli) -> None:
     assert [entry["digest"] for entry in index["manifests"]] == [said.out.strip()]
     assert index["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"] == "mine:1"
     for path in (folder / "blobs/sha256").iterdir():
-        assert sha256(path.read_bytes()) == path.name
+        assert Digest.of(path.read_bytes()).hex == path.name
     if shutil.which("skopeo"):
         command = ["skopeo", "--override-arch", "arm64", "inspect", f"oci:{folder}:mine:1"]
         seen = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)

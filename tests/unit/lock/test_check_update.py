@@ -14,9 +14,8 @@ from builder.lock.findings import Change
 from builder.lock.freshness import check, requested
 from builder.lock.seal import sealed
 from builder.lock.sections import Request, select, update
-from builder.lock.write import section_text, write_section
 from builder.model.lock import DebRequest, LockSection, Wheel, WheelLock
-from builder.model.lockfile import load_requests, load_section
+from builder.model.lockfile import load_requests, load_section, section_text, write_section
 
 COMMITTED = Path(__file__).resolve().parents[3] / "recipes/locks"
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from builder.errors import InvalidError
-from builder.lock.write import section_text, write_section
 from builder.model.lock import WheelLock
-from builder.model.lockfile import load_requests, load_section
+from builder.model.lockfile import load_requests, load_section, section_text, write_section
 
 WHEELS: dict[str, Any] = {
     "kind": "wheels",

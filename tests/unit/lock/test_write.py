@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.lock.write import staged, write_file
+from builder.atomic import staged, write_file
 
 
 def test_a_link_and_a_mode_stay(tmp_path: Path) -> None:

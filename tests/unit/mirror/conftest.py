@@ -12,7 +12,7 @@ from builder.engine.base import Engine
 from builder.mirror.artifact import tag_of
 from builder.mirror.backend import FolderPlace, Place
 from builder.mirror.copy import Copier, Report
-from builder.mirror.source import Site
+from builder.mirror.source import MirrorSource
 from builder.model.plan import Plan
 from builder.produce.image import Built, build_image
 from builder.store.store import Store
@@ -45,7 +45,9 @@ class Bench:
         copier = Copier(place or self.place(), store or self.store(), **{**settings, **more})
         return copier.run({tag_of(plan): plan for plan in plans}, base_layers=base_layers)
 
-    def build(self, plan: Plan, site: Site | None, store: Store | None = None, *, offline: bool = True) -> Built:
+    def build(
+        self, plan: Plan, site: MirrorSource | None, store: Store | None = None, *, offline: bool = True
+    ) -> Built:
         """Build a plan in a store of its own, from the mirror."""
         return build_image(
             store or self.store(),
@@ -55,12 +57,12 @@ class Bench:
             listener=lambda event: None,
             log=lambda line: None,
             announce=lambda needs: None,
-            site=site,
+            source=site,
         )
 
-    def site(self) -> Site:
+    def site(self) -> MirrorSource:
         """The mirror, to read from."""
-        return Site(self.place())
+        return MirrorSource(self.place())
 
     def cut(self) -> None:
         """From now on no upstream has anything."""

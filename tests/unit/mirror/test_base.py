@@ -10,7 +10,7 @@ import pytest
 
 from builder.engine.base import BuildRequest, LayoutError, LocalBase
 from builder.errors import ExitCode, PinError
-from builder.mirror.source import Site
+from builder.mirror.source import MirrorSource
 from builder.model.plan import Plan
 from tests.support.engine import FakeEngine
 from tests.support.project import Sample, vendor_base
@@ -122,6 +122,6 @@ def test_a_wrong_byte_in_them_is_refused(
     spoil(bench.place().blob(digest_of(LAYER)))
     store = bench.store()
     with pytest.raises(PinError) as caught:
-        bench.build(reading, Site(bench.place()), store)
+        bench.build(reading, MirrorSource(bench.place()), store)
     assert "got sha256:" in caught.value.cause
     assert (asked, list(store.tmp.iterdir()), store.image(reading.key)) == ([], [], None)

@@ -12,7 +12,7 @@ from builder.engine.base import host_architecture
 from builder.errors import EngineError, NetworkError, PinError, UsageError
 from builder.mirror.artifact import ARTIFACT, locked_contents
 from builder.mirror.backend import FolderPlace, RegistryPlace, place_of
-from builder.mirror.source import site_of
+from builder.mirror.source import mirror_source
 from builder.model.plan import Plan
 from builder.oci.layout import read_index
 from builder.store.store import Store
@@ -212,12 +212,12 @@ def test_a_mirror_fills_another_one_offline(make_plan: MakePlan, bench: Bench) -
     bench.fill(plan)
     bench.cut()
     other = FolderPlace(bench.folder / "other")
-    report = bench.fill(plan, place=other, offline=True, site=bench.site())
+    report = bench.fill(plan, place=other, offline=True, source=bench.site())
     assert set(report.sent) == inputs(plan)
     assert report.failed == {}
     with pytest.raises(PinError, match="neither in the store nor in the mirror"):
         other.discard(next(item.digest for item in locked_contents(plan) if item.kind == "wheel"))
-        bench.build(plan, site_of(str(other.root)))
+        bench.build(plan, mirror_source(str(other.root)))
 
 
 def test_only_one_writes_at_a_time_and_what_a_dead_one_left_goes(make_plan: MakePlan, bench: Bench) -> None:
@@ -324,12 +324,12 @@ def test_what_cannot_be_a_mirror_is_wrong_usage(text: str) -> None:
 
 def test_a_folder_that_is_no_mirror_is_wrong_usage(tmp_path: Path, make_plan: MakePlan, bench: Bench) -> None:
     with pytest.raises(UsageError, match="is not a mirror"):
-        site_of(str(tmp_path))
+        mirror_source(str(tmp_path))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/file").write_text("x")
     with pytest.raises(UsageError, match="not an OCI layout"):
         bench.fill(make_plan(), place=FolderPlace(tmp_path / "mine"))
-    assert site_of(None) is None
+    assert mirror_source(None) is None
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["file"]
 
 

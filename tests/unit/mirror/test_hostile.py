@@ -14,7 +14,7 @@ import pytest
 from builder.errors import EngineError, PinError, UsageError
 from builder.mirror.artifact import locked_contents
 from builder.mirror.backend import FolderPlace
-from builder.mirror.source import Site, site_of
+from builder.mirror.source import MirrorSource, mirror_source
 from builder.model.plan import Plan
 from tests.support.project import Sample, vendor_base
 from tests.unit.mirror.conftest import Bench, hashes
@@ -84,7 +84,7 @@ def test_nonsense_in_the_layouts_own_files(make_plan: MakePlan, bench: Bench, na
             bench.fill(plan)
     else:
         with pytest.raises(UsageError, match="is not a mirror") as caught:
-            site_of(str(path.parent))
+            mirror_source(str(path.parent))
         assert caught.value.code == 2
 
 
@@ -92,7 +92,7 @@ def test_the_command_to_go_on_with_can_be_pasted(make_plan: MakePlan, bench: Ben
     plan = make_plan()
     (bench.folder / "my mirror").mkdir()
     with pytest.raises(PinError) as caught:
-        bench.build(plan, Site(FolderPlace(bench.folder / "my mirror")))
+        bench.build(plan, MirrorSource(FolderPlace(bench.folder / "my mirror")))
     assert f"builder mirror '{bench.folder}/my mirror' --recipe NAME" in caught.value.next
 
 
@@ -117,7 +117,7 @@ def test_a_medium_that_can_only_be_read(
 ) -> None:
     plan = make_plan()
     bench.cut()
-    assert bench.build(plan, site_of(str(sealed))).image
+    assert bench.build(plan, mirror_source(str(sealed))).image
     assert bench.fill(plan, place=FolderPlace(sealed), verify=True, offline=True).failed == {}
     spoil(wheel(plan, bench))
     report = bench.fill(plan, place=FolderPlace(sealed), verify=True, offline=True)

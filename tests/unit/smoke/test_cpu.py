@@ -17,7 +17,8 @@ from builder.model.check import Check
 from builder.smoke.cpu import runner as runners
 from builder.smoke.cpu.basic import job
 from builder.smoke.cpu.run import run_cpu
-from builder.smoke.cpu.runner import Command, Unable, pick_runner, run
+from builder.smoke.cpu.runner import Command, Unable, run
+from builder.smoke.cpu.select import pick_runner
 from builder.smoke.report import Report, Result
 from builder.smoke.static.run import Failed
 from tests.unit.smoke.make import layout

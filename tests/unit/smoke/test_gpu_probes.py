@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from builder.smoke.gpu.probes import formats
-from builder.smoke.gpu.probes.formats import E2M1, E4M3, Floats, bf16, decode, pack, quantise, signed
-from builder.smoke.gpu.probes.reference import SLICE, errors, moe, route, tolerance
+from builder.smoke.probes import formats
+from builder.smoke.probes.formats import E2M1, E4M3, Floats, bf16, decode, pack, quantise, signed
+from builder.smoke.probes.reference import SLICE, errors, moe, route, tolerance
 
 
 def floats(*values: float) -> Floats:

@@ -1,43 +1,12 @@
-"""Writes lock sections: one entry per line, so that a change of one package is a change of one line."""
+"""Files that are written whole or not at all."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
-
-from builder.model.lock import LockSection
-
-
-def section_text(section: LockSection) -> str:
-    """The file of a section: JSON with stable order, entries of its lists on one line each."""
-    data = section.model_dump(mode="json")
-    lines = [f" {json.dumps(key)}: {_value(value, 1)}" for key, value in data.items()]
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def _value(value: Any, depth: int) -> str:
-    """JSON: the section's lists and its request are spread over lines, everything below stays on one."""
-    indent = " " * (depth + 1)
-    if isinstance(value, list) and value:
-        return "[\n" + ",\n".join(indent + _line(item) for item in value) + "\n" + " " * depth + "]"
-    if isinstance(value, dict) and value and depth == 1:
-        lines = [f"{indent}{json.dumps(key)}: {_value(item, 2)}" for key, item in value.items()]
-        return "{\n" + ",\n".join(lines) + "\n" + " " * depth + "}"
-    return _line(value)
-
-
-def _line(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=True)
-
-
-def write_section(path: Path, section: LockSection) -> None:
-    """Write a section, atomically."""
-    write_file(path, section_text(section).encode("ascii"))
 
 
 def write_file(path: Path, data: bytes) -> None:

@@ -1,0 +1,61 @@
+"""Digests: the one form in which blobs, layers, manifests and images are named."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+
+_FORM = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+class Digest(str):
+    """`sha256:` and 64 lower-case hexadecimal digits, as the OCI image specification writes a digest.
+
+    A digest is a string in JSON, on a command line and in a reference, so it is one here. Making a digest from other
+    text raises ValueError. No other algorithm is accepted.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Digest:
+        if type(text) is cls:
+            return text
+        if not is_digest(text):
+            raise ValueError(f"not a sha256 digest: {text[:100]!a}")
+        return super().__new__(cls, text)
+
+    @classmethod
+    def of(cls, data: bytes) -> Digest:
+        """The digest of some bytes."""
+        return cls.from_hex(hashlib.sha256(data).hexdigest())
+
+    @classmethod
+    def from_hex(cls, hexadecimal: str) -> Digest:
+        """The digest whose 64 hexadecimal digits these are, as locks, wheels and Debian write a SHA-256."""
+        return cls(f"sha256:{hexadecimal}")
+
+    @property
+    def hex(self) -> str:
+        """The 64 hexadecimal digits."""
+        return self[7:]
+
+    @property
+    def short(self) -> str:
+        """The first 12 hexadecimal digits, for people and tags."""
+        return self[7:19]
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        from pydantic_core import core_schema
+
+        text = core_schema.str_schema(pattern=rf"^{_FORM.pattern}$")
+        return core_schema.no_info_after_validator_function(cls, text)
+
+
+def is_digest(text: object) -> bool:
+    """Whether `text` has the form of a Digest."""
+    return isinstance(text, str) and _FORM.fullmatch(text) is not None

@@ -1,0 +1,27 @@
+"""Which way of running an image works on this machine: docker, else a chroot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from builder.smoke.cpu.chroot import ChrootRunner
+from builder.smoke.cpu.docker import DockerRunner
+from builder.smoke.cpu.runner import Runner, Unable
+from builder.smoke.image.opened import Image
+
+
+def pick_runner(image: Image, folder: Path, only: str | None = None) -> Runner:
+    """The first way that works: docker, else a chroot in private namespaces. only: just this one ("docker", "chroot").
+
+    folder: where to unpack the image. Raises Unable, with the reasons.
+    """
+    ways: Iterable[tuple[str, Callable[[Image, Path], Runner]]] = (("docker", DockerRunner), ("chroot", ChrootRunner))
+    reasons = []
+    for name, way in ways:
+        if only in (None, name):
+            try:
+                return way(image, folder)
+            except Unable as reason:
+                reasons.append(f"{name}: {reason}")
+    raise Unable("; ".join(reasons))
