@@ -90,7 +90,7 @@ def test_a_folder_is_carried_into_a_registry(host: str, make_plan: MakePlan, ben
     artifact, _ = bench.fill(plan).artifacts["tiny.tiny"]
     bench.cut()
     place = RegistryPlace(f"{host}/mirror/carried")
-    report = bench.fill(plan, place=place, offline=True, source=bench.site())
+    report = bench.fill(plan, place=place, offline=True, source=bench.source())
     assert (report.failed, report.artifacts["tiny.tiny"]) == ({}, (artifact, True))
     assert bench.build(plan, MirrorSource(place)).image
 
@@ -152,7 +152,7 @@ def test_an_engine_reads_a_base_from_the_mirror(
     server.close()
     store = bench.store()
     try:
-        built = bench.build(plan, bench.site(), store)
+        built = bench.build(plan, bench.source(), store)
     except LayoutError:
         assert engine.name == "docker"
         pytest.skip("this docker's builder reads no folders; that it says so is what can be seen here")

@@ -66,13 +66,12 @@ def job(check: Check, start: Sequence[str] = ()) -> Job:
     """
     from pydantic import TypeAdapter, ValidationError
 
-    # It registers itself; importing it here keeps this module free of a cycle.
-
     types = {"timeout": float, "env": dict[str, str], "user": str, "python": str, "alone": bool}
     args = {
         name.replace("-", "_"): tuple(value) if isinstance(value, list) else value for name, value in check.args.items()
     }
     # Other modules register kinds of their own.
+    from builder.smoke.cpu import commands, media, serving  # noqa: F401
 
     if check.kind == "fails-without-gpu":
         args.setdefault("argv", tuple(start))

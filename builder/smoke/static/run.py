@@ -231,6 +231,7 @@ def invalid_args(check: Check, error: ValidationError) -> InvalidError:
 
 def _kind(check: Check) -> StaticKind:
     # The kinds register themselves; importing them here keeps this module free of a cycle.
+    from builder.smoke.static import kinds  # noqa: F401
 
     try:
         return KINDS[check.kind]

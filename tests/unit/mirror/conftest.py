@@ -40,13 +40,13 @@ class Bench:
 
     def fill(self, *plans: Plan, place: Place | None = None, store: Store | None = None, **more: Any) -> Report:
         """Mirror the inputs of plans."""
-        settings: dict[str, Any] = {"offline": False, "site": None, "verify": False, "listener": lambda event: None}
+        settings: dict[str, Any] = {"offline": False, "source": None, "verify": False, "listener": lambda event: None}
         base_layers = more.pop("base_layers", False)
         copier = Copier(place or self.place(), store or self.store(), **{**settings, **more})
         return copier.run({tag_of(plan): plan for plan in plans}, base_layers=base_layers)
 
     def build(
-        self, plan: Plan, site: MirrorSource | None, store: Store | None = None, *, offline: bool = True
+        self, plan: Plan, source: MirrorSource | None, store: Store | None = None, *, offline: bool = True
     ) -> Built:
         """Build a plan in a store of its own, from the mirror."""
         return build_image(
@@ -57,10 +57,10 @@ class Bench:
             listener=lambda event: None,
             log=lambda line: None,
             announce=lambda needs: None,
-            source=site,
+            source=source,
         )
 
-    def site(self) -> MirrorSource:
+    def source(self) -> MirrorSource:
         """The mirror, to read from."""
         return MirrorSource(self.place())
 

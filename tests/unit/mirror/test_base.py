@@ -66,8 +66,8 @@ def test_the_layers_are_mirrored_unasked_and_given_to_an_engine_without_network(
     assert digest_of(LAYER) in report.sent
     server.routes.clear()
     bench.cut()
-    assert bench.build(reading, bench.site()).image.digest == online.image.digest
-    assert bench.build(reading, bench.site(), offline=False).image.digest == online.image.digest
+    assert bench.build(reading, bench.source()).image.digest == online.image.digest
+    assert bench.build(reading, bench.source(), offline=False).image.digest == online.image.digest
     (none, pulls, _), *local = asked
     assert (none, pulls) == (None, True)
     for base, pulled, files in local:
@@ -85,17 +85,17 @@ def test_offline_without_its_layers_is_4_and_names_the_command(reading: Plan, be
     bench.place().discard(digest_of(LAYER))
     store = bench.store()
     with pytest.raises(PinError, match="a layer reads files of base vendor") as caught:
-        bench.build(reading, bench.site(), store)
+        bench.build(reading, bench.source(), store)
     assert caught.value.code == ExitCode.PIN
     assert "--base-layers --recipe tiny --base vendor" in caught.value.next
     with pytest.raises(PinError, match="cannot be had offline"):
         bench.build(reading, None, store)
     assert asked == []
     assert (list(store.tmp.iterdir()), store.image(reading.key)) == ([], None)
-    site = bench.site()
-    assert bench.build(reading, site, store, offline=False).image
+    source = bench.source()
+    assert bench.build(reading, source, store, offline=False).image
     assert [(base, pulled) for base, pulled, _ in asked] == [(None, True)]
-    assert "the layers of base vendor" in site.warnings()[0]
+    assert "the layers of base vendor" in source.warnings()[0]
 
 
 def test_an_engine_that_cannot_read_a_folder_pulls_or_says_so(reading: Plan, bench: Bench, engine: FakeEngine) -> None:
@@ -109,9 +109,9 @@ def test_an_engine_that_cannot_read_a_folder_pulls_or_says_so(reading: Plan, ben
 
     engine.on_build = refuse
     with pytest.raises(LayoutError):
-        bench.build(reading, bench.site())
+        bench.build(reading, bench.source())
     assert seen == [False]
-    assert bench.build(reading, bench.site(), offline=False).image
+    assert bench.build(reading, bench.source(), offline=False).image
     assert seen == [False, False, True]
 
 

@@ -76,7 +76,7 @@ def test_the_offline_build_has_the_digest_of_the_online_one(make_plan: MakePlan,
     bench.fill(plan)
     bench.cut()
     store = bench.store()
-    offline = bench.build(plan, bench.site(), store)
+    offline = bench.build(plan, bench.source(), store)
     assert offline.image.digest == online.image.digest
     assert bench.upstream.asked == []
     hashes(store)
@@ -102,9 +102,9 @@ def test_without_offline_the_mirror_comes_first_and_a_vanished_upstream_does_not
     plan = make_plan()
     bench.fill(plan)
     bench.cut()
-    site = bench.site()
-    assert bench.build(plan, site, offline=False).image
-    assert (bench.upstream.asked, site.warnings()) == ([], [])
+    source = bench.source()
+    assert bench.build(plan, source, offline=False).image
+    assert (bench.upstream.asked, source.warnings()) == ([], [])
 
 
 def test_what_the_mirror_lacks_comes_from_upstream_with_a_warning(make_plan: MakePlan, bench: Bench) -> None:
@@ -113,9 +113,9 @@ def test_what_the_mirror_lacks_comes_from_upstream_with_a_warning(make_plan: Mak
     wheel = next(item for item in locked_contents(plan) if item.name == "beta 1.0")
     bench.place().discard(wheel.digest)
     bench.upstream.asked.clear()
-    site = bench.site()
-    assert bench.build(plan, site, offline=False).image
-    assert site.warnings() == [f"the mirror {site.name} does not have it: beta 1.0"]
+    source = bench.source()
+    assert bench.build(plan, source, offline=False).image
+    assert source.warnings() == [f"the mirror {source.name} does not have it: beta 1.0"]
     assert [path for path in bench.upstream.asked if path.startswith("/files/")] == ["/files/beta/" + wheel.file]
 
 
@@ -133,7 +133,7 @@ def test_a_wrong_byte_in_the_mirror_is_refused_and_nothing_of_it_is_kept(
     spoil(bench.place().blob(item.digest))
     store = bench.store()
     with pytest.raises(PinError, match=f"{item.file} in the mirror is not what was locked") as caught:
-        bench.build(plan, bench.site(), store)
+        bench.build(plan, bench.source(), store)
     assert "--verify" in caught.value.next
     assert not store.has(item.digest)
     assert store.image(plan.key) is None
@@ -149,10 +149,10 @@ def test_online_a_wrong_byte_in_the_mirror_is_passed_over_with_a_warning(
     bench.fill(plan)
     wheel = next(item for item in locked_contents(plan) if item.name == "beta 1.0")
     spoil(bench.place().blob(wheel.digest))
-    site, store = bench.site(), bench.store()
-    assert bench.build(plan, site, store, offline=False).image.digest == digest
-    assert len(site.warnings()) == 1
-    assert "beta 1.0" in site.warnings()[0]
+    source, store = bench.source(), bench.store()
+    assert bench.build(plan, source, store, offline=False).image.digest == digest
+    assert len(source.warnings()) == 1
+    assert "beta 1.0" in source.warnings()[0]
     hashes(store)
 
 
@@ -212,7 +212,7 @@ def test_a_mirror_fills_another_one_offline(make_plan: MakePlan, bench: Bench) -
     bench.fill(plan)
     bench.cut()
     other = FolderPlace(bench.folder / "other")
-    report = bench.fill(plan, place=other, offline=True, source=bench.site())
+    report = bench.fill(plan, place=other, offline=True, source=bench.source())
     assert set(report.sent) == inputs(plan)
     assert report.failed == {}
     with pytest.raises(PinError, match="neither in the store nor in the mirror"):
@@ -265,8 +265,8 @@ def test_a_bases_manifest_and_config_are_mirrored_and_its_layers_only_when_asked
     bench.cut()
     server.routes.clear()
     server.requests.clear()
-    assert bench.build(vendor, bench.site()).image.digest == online.image.digest
-    assert bench.build(vendor, bench.site(), offline=False).image.digest == online.image.digest
+    assert bench.build(vendor, bench.source()).image.digest == online.image.digest
+    assert bench.build(vendor, bench.source(), offline=False).image.digest == online.image.digest
     assert server.requests == []
 
 
@@ -276,7 +276,7 @@ def test_a_base_with_a_wrong_byte_in_the_mirror_is_refused(vendor: Plan, bench: 
     spoil(bench.place().blob(next(item.digest for item in artifact.contents if item.kind == kind)))
     store = bench.store()
     with pytest.raises(PinError, match="base vendor") as caught:
-        bench.build(vendor, bench.site(), store)
+        bench.build(vendor, bench.source(), store)
     assert "it was changed there" in caught.value.cause or "got sha256:" in caught.value.cause
     assert list((store.root / "blobs/sha256").iterdir()) == []
 
@@ -286,7 +286,7 @@ def test_a_base_that_the_mirror_lacks_is_told(vendor: Plan, bench: Bench) -> Non
     assert vendor.base_manifest is not None
     bench.place().discard(vendor.base_manifest)
     with pytest.raises(PinError, match="neither in the store nor in the mirror"):
-        bench.build(vendor, bench.site())
+        bench.build(vendor, bench.source())
 
 
 def test_a_registry_that_does_not_answer_fails_its_own_artifact_only(

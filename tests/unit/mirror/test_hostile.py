@@ -42,7 +42,7 @@ def test_what_is_no_file_is_as_good_as_nothing(make_plan: MakePlan, bench: Bench
     path.unlink()
     make(path)
     with pytest.raises(PinError, match="neither in the store nor in the mirror"):
-        bench.build(plan, bench.site())
+        bench.build(plan, bench.source())
     assert len(bench.fill(plan).sent) == 1
     assert bench.contents() == before
 
@@ -55,7 +55,7 @@ def test_of_a_link_the_store_gets_the_file(make_plan: MakePlan, bench: Bench, re
     real = path.rename(path.with_name("real"))
     path.symlink_to(real.name if relative else real)
     store = bench.store()
-    assert bench.build(plan, bench.site(), store).image
+    assert bench.build(plan, bench.source(), store).image
     assert not any(blob.is_symlink() for blob in (store.root / "blobs/sha256").iterdir())
     hashes(store)
 
@@ -79,7 +79,7 @@ def test_nonsense_in_the_layouts_own_files(make_plan: MakePlan, bench: Bench, na
     NONSENSE[what](path)
     if name == "index.json":
         # Blobs are found by their hash alone.
-        assert bench.build(plan, bench.site()).image
+        assert bench.build(plan, bench.source()).image
         with pytest.raises(UsageError, match=r"index\.json is damaged"):
             bench.fill(plan)
     else:
