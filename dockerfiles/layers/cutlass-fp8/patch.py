@@ -1,7 +1,7 @@
 """Makes vLLM answer that no CUTLASS FP8 kernel fits: the stock ones are compiled for sm_120 and crash on sm_121.
 
-patch.py take WHEEL FOLDER    takes w8a8_utils.py out of a wheel
-patch.py patch FILE RESULT    writes the patched file; fails where the file is not as expected
+    patch.py take WHEEL FOLDER    takes w8a8_utils.py out of a wheel
+    patch.py patch FILE RESULT    writes the patched file; fails where the file is not as expected
 """
 
 import ast

@@ -1,6 +1,6 @@
 """Lets vLLM 0.19.0 load Gemma 4 checkpoints whose experts have scales of their own, as 0.19.1 does.
 
-patch.py FILE RESULT    writes the patched gemma4.py; fails where FILE is not as in 0.19.0
+    patch.py FILE RESULT    writes the patched gemma4.py; fails where FILE is not as in 0.19.0
 """
 
 import ast
