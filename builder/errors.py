@@ -1,8 +1,9 @@
-"""What can go wrong, each with the exit code that scripts rely on."""
+"""Expected failures: one class for each exit code, and a stable id for each message."""
 
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Self
 
 
 class ExitCode(IntEnum):
@@ -21,23 +22,32 @@ class ExitCode(IntEnum):
 
 
 class BuilderError(Exception):
-    """An expected failure, told in four parts.
+    """An expected failure. A user sees it as a message, never as a traceback.
 
-    what: what failed. where: the file and line, layer or reference it happened at.
+    what: what failed. id: the stable name of this message, lower-case words joined by hyphens; scripts and tests
+    compare it, so it stays when the text changes. where: the file and line, layer or reference where it happened.
     cause: the likely reason. next: the command or action to try next.
     """
 
     code = ExitCode.BUG
 
-    def __init__(self, what: str, *, where: str = "", cause: str = "", next: str = "") -> None:
+    def __init__(self, what: str, *, id: str = "", where: str = "", cause: str = "", next: str = "") -> None:
         super().__init__(what)
         self.what = what
+        self.id = id
         self.where = where
         self.cause = cause
         self.next = next
 
+    def replaced(self, **parts: str) -> Self:
+        """The same error, with other text in the named parts."""
+        kept = {"what": self.what, "id": self.id, "where": self.where, "cause": self.cause, "next": self.next}
+        changed = {**kept, **parts}
+        return type(self)(changed.pop("what"), **changed)
+
     def __str__(self) -> str:
-        lines = [f"{self.where}: {self.what}" if self.where else self.what]
+        first = f"{self.where}: {self.what}" if self.where else self.what
+        lines = [f"{first} [{self.id}]" if self.id else first]
         if self.cause:
             lines.append(f"  cause: {self.cause}")
         if self.next:
@@ -91,3 +101,7 @@ class RuleError(BuilderError):
     """A recipe breaks a rule of the hardware."""
 
     code = ExitCode.RULE
+
+
+class Cancelled(Exception):
+    """The caller cancelled the work: not a failure, and never shown to a user."""
