@@ -61,7 +61,7 @@ def make_plan(
     profile: str | None = None,
 ) -> Plan:
     """The plan that the common options ask for."""
-    from builder.oci.layerblob import MEDIA_TYPES
+    from builder.oci.format import MEDIA_TYPES
     from builder.plan.resolve import parse_sets, resolve
 
     if compression not in MEDIA_TYPES:

@@ -1,7 +1,7 @@
 """Entries to a layer blob: tar, hash, compress, hash and write in one pass, with nothing held but the current chunk.
 
-The bytes depend on the entries and on the constants below alone: not on the engine that made the files, the time,
-the user, the machine or the number of threads.
+The bytes depend on the entries and on the constants of `builder.oci.format` alone: not on the engine that made the
+files, the time, the user, the machine or the number of threads.
 """
 
 from __future__ import annotations
@@ -10,39 +10,18 @@ import hashlib
 import json
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 from builder.errors import EngineError
+from builder.oci.format import LEVEL, MEDIA_TYPES, MTIME, ZSTD
 from builder.store.blobs import BlobWriter
 from builder.store.store import LayerRecord, Store
 from builder.unpack.entry import Entry
-
-MTIME = 1577836800
-"""2020-01-01T00:00:00Z, the modification time of every file that we write."""
-
-NORMALISER = 1
-"""Raise it when the same entries come out as another tar."""
-
-LEVEL = 3
-ZSTD = (1, 5, 7)
-
-MEDIA_TYPES = {
-    "zstd": "application/vnd.oci.image.layer.v1.tar+zstd",
-    "gzip": "application/vnd.oci.image.layer.v1.tar+gzip",
-    "none": "application/vnd.oci.image.layer.v1.tar",
-}
 
 Progress = Callable[[int], None]
 """Told how many bytes of tar were written since the last call."""
 
 _KINDS = {"file": tarfile.REGTYPE, "dir": tarfile.DIRTYPE, "symlink": tarfile.SYMTYPE, "hardlink": tarfile.LNKTYPE}
 _GATHER = 1 << 20
-
-
-def format_id(compression: str) -> dict[str, Any]:
-    """What a layer key says about how its blob is written."""
-    compressor = {"zstd": f"libzstd {'.'.join(map(str, ZSTD))} level {LEVEL}", "gzip": "zlib level 6"}
-    return {"mtime": MTIME, "normaliser": NORMALISER, "compressor": compressor.get(compression, "none")}
 
 
 def write_layer(

@@ -13,7 +13,7 @@ from typing import Any
 from builder.digest import Digest
 from builder.model.canonical import fingerprint
 from builder.model.plan import PlannedLayer
-from builder.oci.layerblob import format_id
+from builder.oci.format import format_id
 from builder.unpack import FORMAT
 
 

@@ -21,7 +21,8 @@ import zstandard
 
 from builder.errors import EngineError
 from builder.oci import layerblob as layers
-from builder.oci.layerblob import MEDIA_TYPES, MTIME, write_layer
+from builder.oci.format import MEDIA_TYPES, MTIME
+from builder.oci.layerblob import write_layer
 from builder.store.store import LayerRecord, Store
 from builder.unpack.entry import Entry, directory, from_bytes, symlink
 from builder.unpack.spool import index

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from builder.model.plan import Plan
-from builder.oci import layerblob as layers
+from builder.oci import format as blobs
 from builder.plan.resolve import resolve
 from builder.unpack import tree
 from tests.support.project import Sample, hashed, root_packages, vendor_base
@@ -158,7 +158,7 @@ def test_compression_changes_every_layer_of_the_image(keys: Callable[..., dict[s
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "value"), [(layers, "MTIME", 0), (layers, "NORMALISER", 99), (layers, "LEVEL", 19)]
+    ("module", "name", "value"), [(blobs, "MTIME", 0), (blobs, "NORMALISER", 99), (blobs, "LEVEL", 19)]
 )
 def test_how_blobs_are_written_is_in_every_key(
     keys: Callable[..., dict[str, str]], monkeypatch: pytest.MonkeyPatch, module: Any, name: str, value: int
