@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+import yaml
+
 from builder.errors import UsageError
 from builder.knowledge.rule import Rule, all_rules
 from builder.knowledge.subject import Subject
 from builder.model.base import Base
 from builder.model.recipe import Recipe
 from builder.model.variant import with_profile
+from builder.model.yamlfile import compose, line_of, read_text
 from builder.plan.layers import Scope, make_use
 from builder.plan.resolve import fitting_bases, select_base
 from builder.project import Project
@@ -153,11 +156,8 @@ class _Places:
             name = project.recipe(name).extends
 
     @cached_property
-    def _nodes(self) -> list[tuple[Path, object]]:
-        import yaml
-
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        return [(path, yaml.compose(path.read_text("utf-8"), Loader=loader)) for path in self._files]
+    def _nodes(self) -> list[tuple[Path, yaml.Node | None]]:
+        return [(path, compose(read_text(path))) for path in self._files]
 
     def find(self, finding: Finding) -> tuple[str, int]:
         """File and line; the whole path is looked for first, in the profile and then in the recipe, then less of it."""
@@ -165,20 +165,9 @@ class _Places:
             path = finding.path[:length]
             for prefix in ([("profiles", finding.profile)] if finding.profile else []) + [()]:
                 for file, node in self._nodes:
-                    if (line := _line(node, (*prefix, *path))) is not None:
+                    if (line := line_of(node, (*prefix, *path), exact=True)) is not None:
                         return _relative(file), line
         return (_relative(self._files[0]), 1) if self._files else (f"recipes/{finding.recipe}.yaml", 1)
-
-
-def _line(node: object, path: tuple[str, ...]) -> int | None:
-    line = None
-    for part in path:
-        pairs = getattr(node, "value", ())
-        match = next((pair for pair in pairs if isinstance(pair, tuple) and pair[0].value == part), None)
-        if match is None:
-            return None
-        line, node = match[0].start_mark.line + 1, match[1]
-    return line
 
 
 def _relative(path: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -116,8 +117,29 @@ def parse_yaml(text: str, where: str) -> Any:
 
 
 def compose(text: str) -> yaml.Node | None:
-    """The nodes of a text that `parse_yaml` took, with their lines."""
+    """The nodes of a text that `parse_yaml` accepted, for `line_of`."""
     return yaml.compose(text, Loader=_Loader)
+
+
+def line_of(node: yaml.Node | None, path: Sequence[int | str], *, exact: bool = False) -> int | None:
+    """The line, counted from 1, of the key or list item that `path` leads to from the node of a whole document.
+
+    A part of the path that the document does not have is skipped, as pydantic names the kinds of a union in its paths;
+    with `exact`, the answer is then None. None also for an empty document.
+    """
+    line = node.start_mark.line + 1 if node else None
+    for part in path:
+        if isinstance(node, yaml.MappingNode):
+            key, value = next((pair for pair in node.value if pair[0].value == str(part)), (None, None))
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            key = value = node.value[part]
+        else:
+            key = value = None
+        if key is not None:
+            line, node = key.start_mark.line + 1, value
+        elif exact:
+            return None
+    return line
 
 
 def read_text(path: Path) -> str:
@@ -178,6 +200,14 @@ def in_yaml_words(message: str) -> str:
     return message.removeprefix("Value error, ").partition(" or instance of ")[0].replace("a valid tuple", "a list")
 
 
+def _line(text: str, location: tuple[int | str, ...]) -> int | None:
+    try:
+        return line_of(compose(text), location)
+    except yaml.YAMLError:
+        # JSON that YAML does not read, such as a tab between values.
+        return None
+
+
 def _place(data: Any, location: tuple[int | str, ...]) -> tuple[int | str, ...]:
     """The location without the parts that only name a kind of value, as pydantic adds them for unions."""
     place: list[int | str] = []
@@ -189,26 +219,6 @@ def _place(data: Any, location: tuple[int | str, ...]) -> tuple[int | str, ...]:
             continue
         place.append(part)
     return tuple(place)
-
-
-def _line(text: str, location: tuple[int | str, ...]) -> int | None:
-    if not text:
-        return None
-    try:
-        node = yaml.compose(text, Loader=_Loader)
-    except yaml.YAMLError:
-        return None
-    line = node.start_mark.line + 1 if node else None
-    for part in location:
-        if isinstance(node, yaml.MappingNode):
-            match = next(((k, v) for k, v in node.value if k.value == str(part)), None)
-            if match is None:
-                continue
-            line, node = match[0].start_mark.line + 1, match[1]
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-            node = node.value[part]
-            line = node.start_mark.line + 1
-    return line
 
 
 def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:

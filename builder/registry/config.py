@@ -11,16 +11,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from builder.errors import InvalidError
 from builder.model.common import Flagged, Strict
 from builder.model.reference import DOCKER_HUB, HUB_NAMES, is_registry, is_repository
-
-if TYPE_CHECKING:
-    import yaml
 
 _HUB_API = "registry-1.docker.io"
 
@@ -119,7 +116,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _parse(text: bytes, where: str) -> dict[str, RegistryEntry]:
-    from builder.model.yamlfile import compose, in_yaml_words, parse_yaml
+    from builder.model.yamlfile import compose, in_yaml_words, line_of, parse_yaml
 
     try:
         value = parse_yaml(text.decode("utf-8"), where)
@@ -133,23 +130,6 @@ def _parse(text: bytes, where: str) -> dict[str, RegistryEntry]:
         first = error.errors()[0]
         path = [part for part in first["loc"] if part != "[key]"]
         keys = ".".join(str(part) for part in path)
-        line = _line(compose(text.decode("utf-8")), path)
+        line = line_of(compose(text.decode("utf-8")), path)
         said = in_yaml_words(first["msg"])
         raise InvalidError(f"{keys}: {said}" if keys else said, where=f"{where}:{line}") from None
-
-
-def _line(node: yaml.Node | None, path: list[int | str]) -> int:
-    import yaml
-
-    line = 1
-    for part in path:
-        if isinstance(node, yaml.MappingNode):
-            found = next(((key, child) for key, child in node.value if key.value == part), None)
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
-            found = (node.value[part], node.value[part])
-        else:
-            found = None
-        if found is None:
-            break
-        line, node = found[0].start_mark.line + 1, found[1]
-    return line
