@@ -6,6 +6,7 @@ import re
 
 from builder.doctor.question import Answer, Question
 from builder.serve.spec import prefetch
+from builder.versions import at_least, semantic
 
 GIB = 1 << 30
 
@@ -15,15 +16,16 @@ def driver(q: Question) -> Answer:
     if got is None or got.code:
         return Answer("driver", "unknown", "nvidia-smi gives no driver version here")
     version = got.text.strip().splitlines()[0]
-    branch = version.partition(".")[0]
-    if branch == "580":
+    installed = semantic(version)
+    branch = installed.major if installed else 0
+    if branch == 580:
         wanted = (q.base.driver if q.base else None) or ""
-        if wanted.startswith("59"):
+        if at_least(wanted, "590.0"):
             message = f"driver {version}; {q.base.name if q.base else 'the base'} is built for {wanted}"
             fix = "stay on 580: its log should say Forward Compatibility mode ENABLED; where it says UNAVAILABLE, take "
             return Answer("driver", "warning", message, f"{fix}a vllm-openai base")
         return Answer("driver", "ok", f"driver {version}" + (f"; the base needs {wanted}" if wanted else ""))
-    if branch.isdigit() and int(branch) >= 590:
+    if branch >= 590:
         message = f"driver {version}: the 590 branch deadlocks in CUDA graphs on GB10"
         return Answer("driver", "failed", message, "go back to 580; 580.142 is known good")
     return Answer("driver", "failed", f"driver {version} is older than 580", "install 580.142, for CUDA 13")

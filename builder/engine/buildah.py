@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from pathlib import Path
 
 from builder.engine.base import BuildRequest, EngineInfo, Log, host_architecture
 from builder.engine.docker import failed
 from builder.engine.process import capture, run
+from builder.versions import at_least, semantic
 
-_OLDEST = (1, 28)
-_INSTALL = "apt-get install buildah (1.28 or newer)"
+_OLDEST = "1.28"
+_INSTALL = f"apt-get install buildah ({_OLDEST} or newer)"
 
 
 class BuildahEngine:
@@ -29,11 +29,11 @@ class BuildahEngine:
         status, text = capture(["buildah", "--version"])
         if status == 127:
             return EngineInfo(self.name, problem="the command buildah is not installed", fix=_INSTALL)
-        found = re.search(r"(\d+)\.(\d+)\.?(\d*)", text)
+        found = semantic(text)
         if status != 0 or found is None:
             return EngineInfo(self.name, problem="buildah does not start", fix=_INSTALL)
-        version = found.group(0)
-        if (int(found.group(1)), int(found.group(2))) < _OLDEST:
+        version = str(found)
+        if not at_least(version, _OLDEST):
             return EngineInfo(self.name, version, f"buildah {version} is too old", _INSTALL)
         status, text = capture([*_namespaces(network=False), "true"])
         if status != 0:

@@ -14,7 +14,7 @@ from builder.knowledge.families import family_of, has_experts, weights_of
 from builder.knowledge.table import Table, load_table
 from builder.model.base import Base
 from builder.model.recipe import Model, Recipe
-from builder.plan.template import version
+from builder.versions import python_version
 
 Severity = Literal["error", "warning", "note"]
 Path = tuple[str, ...]
@@ -50,7 +50,7 @@ class Subject:
     @cached_property
     def vllm(self) -> Version | None:
         """The base's vLLM; None where it is not known."""
-        return version(self.base.vllm) if self.base.vllm else None
+        return python_version(self.base.vllm) if self.base.vllm else None
 
     @cached_property
     def layers(self) -> dict[str, dict[str, Any]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from builder.model.common import EnvName, Flag, Sha256, Strict, Version
+from builder.versions import python_version
 
 FOLDER = Path(__file__).parent / "vllm"
 
@@ -54,7 +55,7 @@ class Table(Strict):
 def versions() -> tuple[str, ...]:
     """The vLLM versions that have a table, oldest first."""
     names = [path.stem for path in FOLDER.glob("*.yaml")]
-    return tuple(sorted(names, key=lambda name: [int(part) for part in name.split(".")]))
+    return tuple(sorted(names, key=python_version))
 
 
 @cache

@@ -21,6 +21,7 @@ from packaging.version import Version
 from builder.errors import InvalidError, NetworkError, PinError, UsageError
 from builder.inputs.mirrors import redact, without_logins
 from builder.model.lock import Wheel, WheelRequest
+from builder.versions import python_release
 
 if TYPE_CHECKING:
     from pypi_simple import DistributionPackage, PyPISimple
@@ -112,7 +113,7 @@ def target_tags(python: str, platform: str) -> list[Tag]:
         if minor in _LEGACY:
             platforms.append(f"{_LEGACY[minor]}_{machine}")
     platforms.append(f"linux_{machine}")
-    version = tuple(int(part) for part in python.split("."))
+    version = python_release(python)
     interpreter = f"cp{version[0]}{version[1]}"
     return [
         *cpython_tags(version, abis=[interpreter], platforms=platforms),

@@ -13,9 +13,10 @@ from builder.model.inputs import Input, from_deb, from_source, from_wheel
 from builder.model.layer import Layer, Parameter, PlacedFile, WheelGroup
 from builder.model.lock import DebLock, SourceLock, WheelLock
 from builder.model.plan import PlannedLayer, Variable
-from builder.plan.template import Quoted, evaluate, is_line, render_dockerfile, render_text, sh, version
+from builder.plan.template import Quoted, evaluate, is_line, render_dockerfile, render_text, sh
 from builder.project import LayerSource, Project
 from builder.unpack.entry import UnpackError, clean_path
+from builder.versions import python_version
 
 IDENTITY = r"[a-z][a-z0-9._-]{0,127}"
 """Ids of layers are names of build stages; an engine takes a stage's name for a number when it begins like one."""
@@ -44,7 +45,7 @@ class Scope:
             "recipe": recipe,
             "id": Quoted(use.id),
             "has_lock": project.has_section,
-            "version": version,
+            "version": python_version,
         }
 
     def text(self, template: str) -> str:

@@ -16,9 +16,9 @@ from typing import Any
 
 import jinja2
 from jinja2.sandbox import SandboxedEnvironment
-from packaging.version import InvalidVersion, Version
 
 from builder.errors import InvalidError
+from builder.versions import python_version
 
 _SAFE = re.compile(r"[A-Za-z0-9._:/@+=-]*")
 
@@ -94,20 +94,12 @@ def _finalize(value: Any) -> Any:
     return text
 
 
-def version(value: str | None) -> Version:
-    """A version that compares; a missing or unreadable one compares as 0."""
-    try:
-        return Version((value or "0").partition("-")[0])
-    except InvalidVersion:
-        return Version("0")
-
-
 _dockerfiles = SandboxedEnvironment(
     undefined=jinja2.StrictUndefined, finalize=_finalize, keep_trailing_newline=True, autoescape=False
 )
 _dockerfiles.filters.update(sh=sh, dockerfile=dockerfile, exec_form=exec_form, word=word, inherited=inherited)
 _texts = SandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
-_texts.globals.update(version=version)
+_texts.globals.update(version=python_version)
 
 
 def render_dockerfile(text: str, values: Mapping[str, Any], where: str) -> str:

@@ -13,6 +13,7 @@ from builder.errors import InvalidError
 from builder.model.check import Check
 from builder.smoke.probes.allreduce import mapped
 from builder.smoke.static.run import Failed, invalid_args
+from builder.versions import nccl_version, same_nccl
 
 
 @dataclass(frozen=True)
@@ -124,11 +125,11 @@ def nccl_mapped(*, under: str = "/opt/nccl", version: str | None = None) -> dict
     def judge(status: int, output: str) -> str:
         _ended(status, output)
         found: dict[str, int] = _literal(output.strip().rpartition("\n")[2])
-        said = {path: _nccl_version(number) for path, number in found.items()}
+        said = {path: nccl_version(number) for path, number in found.items()}
         text = ", ".join(f"{path} ({name})" for path, name in said.items()) or "none"
         if len(said) != 1 or not next(iter(said)).startswith(under.rstrip("/") + "/"):
             raise Failed(f"libnccl in memory: {text}; expected one below {under}")
-        if version is not None and next(iter(said.values())) != version.partition("-")[0]:
+        if version is not None and not same_nccl(next(iter(said.values())), version):
             raise Failed(f"libnccl in memory: {text}; expected version {version}")
         return text
 
@@ -212,8 +213,3 @@ def last_line_is(wanted: str | None) -> Callable[[int, str], str]:
         return line[:200]
 
     return judge
-
-
-def _nccl_version(number: int) -> str:
-    # From 2.9 on: major * 10000 + minor * 100 + patch.
-    return f"{number // 10000}.{number % 10000 // 100}.{number % 100}"

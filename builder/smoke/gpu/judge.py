@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from builder.smoke.static.run import Failed
+from builder.versions import nccl_version, same_nccl
 
 GB10 = (12, 1)
 
@@ -75,17 +76,17 @@ def all_reduce(
             error = each["error"][name]
             if not _number(error) <= limit:
                 raise Failed(f"{where}the {name} over {each['size']} ranks is off by {error} (at most {limit:.1g})")
-        said = {path: _version(number) for path, number in each["mapped"].items()}
+        said = {path: nccl_version(number) for path, number in each["mapped"].items()}
         text = ", ".join(f"{path} ({number})" for path, number in said.items()) or "none"
         if not said:
             raise Failed(f"{where}no libnccl is in memory: NCCL did not compute this")
         if under and (len(said) != 1 or not next(iter(said)).startswith(under.rstrip("/") + "/")):
             raise Failed(f"{where}libnccl in memory: {text}; expected one below {under}")
-        if version and set(said.values()) != {version.partition("-")[0]}:
+        if version and not all(same_nccl(number, version) for number in said.values()):
             raise Failed(f"{where}libnccl in memory: {text}; expected version {version}")
     first = found[0]
     rate = -_largest([-_number(each["bus_gb_s"]) for each in found])
-    text = f"{first['size']} ranks, NCCL {', '.join(sorted(set(map(_version, first['mapped'].values()))))}"
+    text = f"{first['size']} ranks, NCCL {', '.join(sorted(set(map(nccl_version, first['mapped'].values()))))}"
     if len(found) > 1:
         text += f", bus bandwidth {rate:.1f} GB/s"
         if not rate >= at_least:
@@ -133,8 +134,3 @@ def _largest(values: Sequence[Any]) -> float:
     """The largest; not a number when one is not."""
     numbers = [_number(value) for value in values]
     return math.nan if any(map(math.isnan, numbers)) else max(numbers, default=math.nan)
-
-
-def _version(number: int) -> str:
-    # From 2.9 on: major * 10000 + minor * 100 + patch.
-    return f"{number // 10000}.{number % 10000 // 100}.{number % 100}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from builder.smoke.elf.fatbin import describe, inventory, runs_on_gb10
@@ -13,6 +12,7 @@ from builder.smoke.image.tree import Absent
 from builder.smoke.static.files import allowed_by, some
 from builder.smoke.static.loader import Loader
 from builder.smoke.static.run import Context, Failed, Found, kind
+from builder.versions import symbol_version
 
 ELF = Looks(elf=True)
 LOADER_FILES = ("etc/ld.so.cache", "etc/ld.so.conf", "etc/ld.so.conf.d/*")
@@ -96,9 +96,9 @@ def symbol_versions(
                 unknown = unknown or reason
                 continue
             if lacks:
-                bad.append(f"{each} needs {max(lacks, key=_version)}, which {where} does not have")
+                bad.append(f"{each} needs {max(lacks, key=symbol_version)}, which {where} does not have")
             family = library.partition(".")[0]
-            highest[family] = max(highest.get(family, ""), *wanted, key=_version)
+            highest[family] = max(highest.get(family, ""), *wanted, key=symbol_version)
     if bad:
         raise Failed(some(bad))
     if unknown is not None:
@@ -120,14 +120,10 @@ def _lacking(
             name
             for name in wanted
             for limit in [limits.get(name.partition("_")[0])]
-            if limit and _version(name) > _version(limit)
+            if limit and symbol_version(name) > symbol_version(limit)
         }
         return frozenset(over), f"a base with glibc {glibc}"
     return wanted - loader.dynamic(chosen.real).provides, chosen.real
-
-
-def _version(name: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", name))
 
 
 @kind("cubin", looks=ELF, one_path=True)

@@ -128,7 +128,7 @@ def test_newer_ones_are_usable(programs: Programs, version: str) -> None:
     ("version", "problem"),
     [
         ("buildah version 1.27.4", "buildah 1.27.4 is too old"),
-        ("buildah version 0.99", "buildah 0.99 is too old"),
+        ("buildah version 0.99", "buildah 0.99.0 is too old"),
         ("what is this", "buildah does not start"),
     ],
 )

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from packaging.version import Version
 
 from builder.errors import InvalidError, UsageError
 from builder.model.plan import Plan
 from builder.plan.command import flag_words
-from builder.plan.template import evaluate, render_dockerfile, render_text, version
+from builder.plan.template import evaluate, render_dockerfile, render_text
+from builder.versions import python_version
 from tests.support.project import Sample
 
 MakePlan = Callable[..., Plan]
@@ -62,8 +62,8 @@ def test_an_error_in_a_dockerfile_template_has_its_line() -> None:
     [("3.6.0", "3.10"), ("2.28.9-1", "2.29.2-1"), (None, "0.1"), ("no version", "0.1"), ("0.9", "0.20")],
 )
 def test_versions_compare_as_versions(one: str | None, other: str) -> None:
-    assert version(one) < version(other)
-    assert isinstance(version(one), Version)
+    assert python_version(one) < python_version(other)
+    assert evaluate("version(one) < version(other)", {"one": one, "other": other}, "layer.yaml") is True
 
 
 def test_flags_become_words() -> None:

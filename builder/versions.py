@@ -1,0 +1,77 @@
+"""Versions that compare: semantic ones (docker, buildah, drivers, NCCL), Python's (PEP 440) and symbol versions.
+
+Never compare versions as text, and never take their numbers apart elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from packaging.version import InvalidVersion, Version
+
+if TYPE_CHECKING:
+    import semver
+
+_NUMBERS = re.compile(r"(?<![\w.])v?(\d+)\.(\d+)(?:\.(\d+))?")
+
+
+def semantic(text: str) -> semver.Version | None:
+    """The first version in `text`: of docker, buildx, buildah, an NVIDIA driver, NCCL; None where there is none.
+
+    Only the numbers count: a missing patch is 0, and a suffix of a vendor or distribution ("+dfsg1", "-dev", NCCL's
+    "-1") is dropped, because it says nothing about what the program can do. Leading zeros are dropped as well, which
+    Semantic Versioning forbids and NVIDIA writes: driver 580.95.05 is 580.95.5, and older than 580.142.
+    """
+    # Imported here: no plan and no listing needs it, and it takes 25 ms.
+    import semver
+
+    found = _NUMBERS.search(text)
+    return semver.Version(*(int(part or 0) for part in found.groups())) if found else None
+
+
+def at_least(text: str, oldest: str) -> bool:
+    """Whether `text` has a semantic version that is not older than `oldest`; False where either has none."""
+    have, wanted = semantic(text), semantic(oldest)
+    return have is not None and wanted is not None and have >= wanted
+
+
+def nccl_version(code: int) -> str:
+    """The version in an integer of ncclGetVersion: 22907 is 2.29.7, 2804 is 2.8.4.
+
+    NCCL_VERSION in nccl.h: up to 2.8 major * 1000 + minor * 100 + patch, from 2.9 on major * 10000 + minor * 100 +
+    patch.
+    """
+    # Imported here, as in `semantic`.
+    import semver
+
+    major = code // (1000 if code < 10000 else 10000)
+    minor, patch = divmod(code - major * (1000 if code < 10000 else 10000), 100)
+    return str(semver.Version(major, minor, patch))
+
+
+def same_nccl(version: str, wanted: str) -> bool:
+    """Whether two NCCL versions are the same release; "2.29.7-1" is revision 1 of the packaging of 2.29.7."""
+    have = semantic(version)
+    return have is not None and have == semantic(wanted)
+
+
+def python_version(text: str | None) -> Version:
+    """A version as PEP 440 compares it (vLLM's, a wheel's), up to its first hyphen.
+
+    What is missing or no version compares as 0.
+    """
+    try:
+        return Version((text or "0").partition("-")[0])
+    except InvalidVersion:
+        return Version("0")
+
+
+def python_release(text: str) -> tuple[int, ...]:
+    """The numbers of a PEP 440 version: (3, 13) of "3.13". Raises ValueError for what is none."""
+    return Version(text).release
+
+
+def symbol_version(name: str) -> Version:
+    """The version of an ELF symbol's version name: 2.38 of GLIBC_2.38, 0 of GLIBC_PRIVATE."""
+    return Version(".".join(re.findall(r"\d+", name)) or "0")
