@@ -1,8 +1,8 @@
 from hypothesis import settings
 
-from tests.support.fixtures import engine, make_plan, make_project, mirror, small, small_disk, store
+from tests.support.fixtures import cli, engine, make_plan, make_project, mirror, online, small, small_disk, store
 
-__all__ = ["engine", "make_plan", "make_project", "mirror", "small", "small_disk", "store"]
+__all__ = ["cli", "engine", "make_plan", "make_project", "mirror", "online", "small", "small_disk", "store"]
 
 # How long an example takes says nothing about it on a machine that does other work besides.
 settings.register_profile("shared-machine", deadline=None)

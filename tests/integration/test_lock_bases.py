@@ -13,12 +13,9 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from tests.integration.test_registry import host as host  # noqa: PLC0414 (a fixture)
+from tests.support.cli import Cli, Said
 from tests.support.project import ask_locks, vendor_base
 from tests.support.registry import Front, Images, in_front_of, is_installed
-from tests.unit.cli.conftest import Cli, Said
-from tests.unit.cli.conftest import cli as cli  # noqa: PLC0414
-from tests.unit.cli.conftest import online as online  # noqa: PLC0414
 
 pytestmark = [
     pytest.mark.registry,

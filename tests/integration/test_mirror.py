@@ -27,14 +27,13 @@ from builder.oci.manifest import OCI_MANIFEST
 from builder.registry.auth import Credentials
 from builder.registry.client import Registry
 from builder.registry.config import RegistriesConfig
-from tests.integration.test_registry import host as host  # noqa: PLC0414 (a fixture)
 from tests.support.debs import with_folders
 from tests.support.engine import FakeEngine
+from tests.support.http_registry import Answer, Server, digest_of, image_manifest
 from tests.support.mirror import Mirror
+from tests.support.mirror_bench import Bench, hashes
 from tests.support.project import ROOT, Sample, vendor_base
 from tests.support.tars import tar
-from tests.unit.mirror.conftest import Bench, hashes
-from tests.unit.oci.http import Answer, Server, digest_of, image_manifest
 
 MakePlan = Callable[..., Plan]
 needs_registry = [

@@ -6,24 +6,22 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from builder.errors import BuilderError, NetworkError, UsageError
-from builder.model.plan import Plan
 from builder.model.reference import Reference
 from builder.oci.layout import write_layout
-from builder.produce.image import Built, build_image
+from builder.produce.image import Built
 from builder.registry.auth import Credentials
 from builder.registry.client import Registry
 from builder.registry.config import RegistriesConfig
 from builder.registry.push import push_image
 from builder.store.store import Store
-from tests.integration.test_registry import host as host  # noqa: PLC0414 (a fixture)
-from tests.support.engine import FakeEngine
+from tests.support.engine import FakeEngine, build
+from tests.support.fixtures import MakePlan
 from tests.support.mirror import Mirror
 from tests.support.project import ROOT
 
@@ -31,25 +29,12 @@ pytestmark = [
     pytest.mark.registry,
     pytest.mark.skipif(shutil.which("docker-registry") is None, reason="docker-registry is not installed"),
 ]
-Make = Callable[..., Plan]
 ARM = ["skopeo", "--override-arch", "arm64"]
 
 
 @pytest.fixture
-def built(make_plan: Make, mirror: Mirror, store: Store, engine: FakeEngine) -> Built:
+def built(make_plan: MakePlan, mirror: Mirror, store: Store, engine: FakeEngine) -> Built:
     return build(make_plan(), store, engine)
-
-
-def build(plan: Plan, store: Store, engine: FakeEngine) -> Built:
-    return build_image(
-        store,
-        plan,
-        engine=lambda: engine,
-        offline=False,
-        listener=lambda event: None,
-        log=lambda line: None,
-        announce=lambda needs: None,
-    )
 
 
 @pytest.fixture
@@ -78,7 +63,7 @@ def test_the_digest_stays_and_a_second_push_sends_nothing(host: str, built: Buil
 
 
 def test_another_image_sends_only_its_own_layers(
-    host: str, make_plan: Make, mirror: Mirror, store: Store, engine: FakeEngine
+    host: str, make_plan: MakePlan, mirror: Mirror, store: Store, engine: FakeEngine
 ) -> None:
     target = Reference.parse(f"{host}/push/share:1")
     push_image(build(make_plan(), store, engine).image, store, target, Told())
@@ -134,7 +119,7 @@ def test_what_lies_in_it_unpacks(host: str, built: Built, store: Store, tmp_path
 
 def test_a_tag_stays_when_a_blob_cannot_be_sent(
     host: str,
-    make_plan: Make,
+    make_plan: MakePlan,
     mirror: Mirror,
     store: Store,
     engine: FakeEngine,

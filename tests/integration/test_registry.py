@@ -17,20 +17,13 @@ from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
 from builder.registry.auth import Credentials
 from builder.registry.client import Registry
 from builder.registry.config import RegistriesConfig, RegistryEntry
-from tests.support.registry import is_installed, running
-from tests.unit.oci.http import digest_of, entry, image_manifest, index
+from tests.support.http_registry import digest_of, entry, image_manifest, index
+from tests.support.registry import is_installed
 
 pytestmark = [
     pytest.mark.registry,
     pytest.mark.skipif(not is_installed(), reason="docker-registry is not installed"),
 ]
-
-
-@pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """HOST:PORT of an empty registry."""
-    with running(tmp_path_factory.mktemp("registry")) as started:
-        yield started
 
 
 @pytest.fixture

@@ -20,9 +20,8 @@ from builder.registry.push import push_image
 from builder.registry.referrers import attached
 from builder.smoke.results import MEDIA_TYPE, read_results
 from builder.store.store import Store
-from tests.integration.test_push import Make, build
-from tests.integration.test_registry import host as host  # noqa: PLC0414 (a fixture)
-from tests.support.engine import FakeEngine
+from tests.support.engine import FakeEngine, build
+from tests.support.fixtures import MakePlan
 from tests.support.mirror import Mirror
 from tests.support.project import ROOT
 
@@ -33,7 +32,7 @@ pytestmark = [
 
 
 @pytest.fixture
-def built(make_plan: Make, mirror: Mirror, store: Store, engine: FakeEngine) -> Built:
+def built(make_plan: MakePlan, mirror: Mirror, store: Store, engine: FakeEngine) -> Built:
     plan: Plan = make_plan()
     return build(plan, store, engine)
 

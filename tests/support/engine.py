@@ -11,6 +11,9 @@ from threading import Event
 from builder.engine.base import BuildRequest, EngineInfo, Log
 from builder.engine.process import Cancelled
 from builder.errors import EngineError
+from builder.model.plan import Plan
+from builder.produce.image import Built, build_image
+from builder.store.store import Store
 from tests.support.tars import Members, tar
 
 
@@ -64,3 +67,16 @@ class FakeEngine:
         if members is None:
             raise EngineError(f"fake could not build {request.target}")
         tar_file.write_bytes(tar(members))
+
+
+def build(plan: Plan, store: Store, engine: FakeEngine) -> Built:
+    """The image of a plan, built online by a fake engine."""
+    return build_image(
+        store,
+        plan,
+        engine=lambda: engine,
+        offline=False,
+        listener=lambda event: None,
+        log=lambda line: None,
+        announce=lambda needs: None,
+    )

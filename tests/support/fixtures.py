@@ -15,6 +15,7 @@ from builder.plan.resolve import Sets, resolve
 from builder.project import Project
 from builder.store.store import Store
 from tests.support import mirror as mirrors
+from tests.support.cli import Cli
 from tests.support.engine import FakeEngine
 from tests.support.mirror import Mirror
 from tests.support.project import WIDGET, Sample, sample, write_files
@@ -78,3 +79,17 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("nothing may be mounted here")
     yield path
     subprocess.run(["umount", "--lazy", path], check=True)
+
+
+@pytest.fixture
+def cli(tmp_path: Path, small: Sample) -> Cli:
+    """Runs `builder` on the small project."""
+    return Cli(tmp_path, small)
+
+
+@pytest.fixture
+def online(cli: Cli, mirror: Mirror) -> Cli:
+    """On this machine the small project's inputs can be had; nothing of it is compiled."""
+    cli.environ |= mirror.environment
+    cli.small.files["recipes/tiny.yaml"]["layers"].remove("compiled")
+    return cli

@@ -21,8 +21,8 @@ from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
 from builder.registry.auth import Credentials
 from builder.registry.client import Registry
 from builder.registry.config import RegistriesConfig
+from tests.support.http_registry import digest_of, entry, image_manifest, index
 from tests.support.loopback import listening
-from tests.unit.oci.http import digest_of, entry, image_manifest, index
 
 ATTESTATION = {"vnd.docker.reference.type": "attestation-manifest"}
 

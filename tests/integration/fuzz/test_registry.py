@@ -30,10 +30,10 @@ from builder.oci.manifest import (
 )
 from builder.registry.client import Registry
 from tests.support.fixtures import MakePlan
+from tests.support.http_registry import Answer, client, digest_of, entry, image_manifest, index, serving
 from tests.support.mutate import Mutator
 from tests.support.oracle import said
 from tests.support.project import vendor_base
-from tests.unit.oci.http import Answer, client, digest_of, entry, image_manifest, index, serving
 
 TIMES = float(os.environ.get("BUILDER_FUZZ", "1"))
 SEED = os.environ.get("BUILDER_FUZZ_SEED", "1")

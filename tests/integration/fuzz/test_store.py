@@ -18,8 +18,8 @@ from builder.store.gc import Rules, collect
 from builder.store.store import Store
 from tests.support.engine import FakeEngine
 from tests.support.mirror import Mirror
+from tests.support.mirror_bench import Bench
 from tests.support.mutate import Mutator
-from tests.unit.mirror.conftest import Bench
 
 TIMES = float(os.environ.get("BUILDER_FUZZ", "1"))
 SEED = os.environ.get("BUILDER_FUZZ_SEED", "1")

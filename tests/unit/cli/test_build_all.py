@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.cli import Cli
 from tests.support.project import vendor_base
-from tests.unit.cli.conftest import Cli
 
 ALL = ("build", "--all", "--base", "tiny")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.cli import Cli
 from tests.support.mirror import Mirror
 from tests.support.project import vendor_base
-from tests.unit.cli.conftest import Cli
 
 BUILD = ("build", "--recipe", "tiny")
 Change = Callable[[dict[str, Any]], Any]

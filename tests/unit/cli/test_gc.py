@@ -8,7 +8,7 @@ import pytest
 
 from builder.cli.image.gc import age
 from builder.errors import UsageError
-from tests.unit.cli.conftest import Cli
+from tests.support.cli import Cli
 
 
 def test_an_account_of_what_goes_and_what_stays(online: Cli) -> None:

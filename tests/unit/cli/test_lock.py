@@ -13,9 +13,9 @@ import pytest
 
 from builder.lock.seal import sealed_pin
 from builder.model.base import Pin
+from tests.support.cli import Cli
 from tests.support.mirror import Mirror
 from tests.support.project import LOCKED, ROOT, ask_locks, vendor_base
-from tests.unit.cli.conftest import Cli
 
 DIGEST = "sha256:" + "a" * 64
 NO_NETWORK = """

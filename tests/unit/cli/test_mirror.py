@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.support.cli import Cli
 from tests.support.mirror import Mirror
 from tests.support.project import vendor_base
-from tests.unit.cli.conftest import Cli
 
 BUILD = ("build", "--recipe", "tiny", "--offline")
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from builder.digest import Digest
+from tests.support.cli import Cli
 from tests.support.dockerfile import parse
 from tests.support.mirror import Mirror
-from tests.unit.cli.conftest import Cli
 
 BUILD = ("build", "--recipe", "tiny")
 DIGEST = r"sha256:[0-9a-f]{64}"

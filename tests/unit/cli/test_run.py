@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.cli.conftest import Cli
+from tests.support.cli import Cli
 
 ONE = ("run", "--recipe", "nemotron-omni", "--image", "x:1")
 TWO = ("run", "--recipe", "minimax-m2.7-dual", "--image", "x:1")

@@ -9,7 +9,7 @@ import pytest
 
 from builder.guide.card import card, facts
 from builder.project import Project
-from tests.unit.cli.conftest import Cli
+from tests.support.cli import Cli
 
 PROJECT = Project((Path(__file__).resolve().parents[3],))
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.unit.cli.conftest import Cli, Said
+from tests.support.cli import Cli, Said
 
 LIST = "list bases"
 WRONG = "plan --recipe nope"

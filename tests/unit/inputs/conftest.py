@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from builder.store.store import Store
-from tests.unit.inputs.server import Server, serving
+from tests.support.http_server import Server, serving
 
 
 @pytest.fixture

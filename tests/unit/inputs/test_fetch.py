@@ -18,7 +18,7 @@ from builder.errors import NetworkError, PinError
 from builder.inputs.fetch import Hosts, fetch
 from builder.model.inputs import FetchEvent, Input, Location
 from builder.store.store import Store
-from tests.unit.inputs.server import Server, body, broken, deb, silent, slow, status, wait_until
+from tests.support.http_server import Server, body, broken, deb, silent, slow, status, wait_until
 
 DATA = random.Random(1).randbytes(300_000)
 PATH = "/debian/pool/main/t/tool/tool_1%2Bb1_arm64.deb"

@@ -14,7 +14,7 @@ from builder.errors import NetworkError, PinError, UsageError
 from builder.inputs import hosts
 from builder.lock.debs import debs_of, parse_uris, resolve_debs
 from builder.model.lock import DebRequest
-from tests.unit.inputs.server import body, serving
+from tests.support.http_server import body, serving
 
 STANZAS = """\
 Package: base

@@ -18,10 +18,9 @@ from builder.lock.gittree import tree_of_archive
 from builder.model.lock import SourceLock
 from builder.model.lockfile import load_section
 from tests.support import forge as forges
+from tests.support.cli import Cli, Said
 from tests.support.forge import Forge, git
 from tests.support.mirror import Mirror
-from tests.unit.cli.conftest import Cli, Said
-from tests.unit.cli.conftest import cli as cli  # noqa: PLC0414
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 FILES = {"Makefile": "all:\n", "src/a.c": "int a;\n", "src-b": "b\n", "ä/ö": "ü\n", ".gitignore": "*.o\n"}

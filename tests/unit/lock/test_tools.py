@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from builder.lock.tools import FILES, RUN, check_tools, has_tools
+from tests.support.cli import Cli
 from tests.support.project import ROOT
-from tests.unit.cli.conftest import Cli
-from tests.unit.cli.conftest import cli as cli  # noqa: PLC0414
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from packaging.version import Version
 from builder.errors import InvalidError, PinError
 from builder.lock.wheels import best_wheel, parse_pins, resolve_wheels, target_tags
 from builder.model.lock import WheelRequest
-from tests.unit.inputs.server import Server, body, serving
+from tests.support.http_server import Server, body, serving
 
 ARM = target_tags("3.13", "aarch64-manylinux_2_39")
 

@@ -13,9 +13,9 @@ from builder.errors import ExitCode, PinError
 from builder.mirror.source import MirrorSource
 from builder.model.plan import Plan
 from tests.support.engine import FakeEngine
+from tests.support.http_registry import Answer, Server, digest_of, image_manifest
+from tests.support.mirror_bench import Bench
 from tests.support.project import Sample, vendor_base
-from tests.unit.mirror.conftest import Bench
-from tests.unit.oci.http import Answer, Server, digest_of, image_manifest
 
 MakePlan = Callable[..., Plan]
 LAYER = b"the base's own layer"

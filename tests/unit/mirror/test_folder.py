@@ -16,10 +16,10 @@ from builder.mirror.source import mirror_source
 from builder.model.plan import Plan
 from builder.oci.layout import read_index
 from builder.store.store import Store
+from tests.support.http_registry import Answer, Server, digest_of, image_manifest
 from tests.support.mirror import Mirror
+from tests.support.mirror_bench import Bench, hashes
 from tests.support.project import Sample, vendor_base
-from tests.unit.mirror.conftest import Bench, hashes
-from tests.unit.oci.http import Answer, Server, digest_of, image_manifest
 
 MakePlan = Callable[..., Plan]
 Spoil = Callable[[Path], None]

@@ -16,9 +16,9 @@ from builder.mirror.artifact import locked_contents
 from builder.mirror.backend import FolderPlace
 from builder.mirror.source import MirrorSource, mirror_source
 from builder.model.plan import Plan
+from tests.support.http_registry import Answer, Server, digest_of, image_manifest
+from tests.support.mirror_bench import Bench, hashes
 from tests.support.project import Sample, vendor_base
-from tests.unit.mirror.conftest import Bench, hashes
-from tests.unit.oci.http import Answer, Server, digest_of, image_manifest
 
 MakePlan = Callable[..., Plan]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.oci.http import Server, serving
+from tests.support.http_registry import Server, serving
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from builder.registry.auth import Credentials, Login
 from builder.registry.config import Endpoint
 from builder.registry.token import Authorizer, merge_scopes, parse_challenges
 from builder.registry.transport import Patience, Transport
-from tests.unit.oci.http import Answer, Server, client, digest_of, image_manifest
+from tests.support.http_registry import Answer, Server, client, digest_of, image_manifest
 
 SECRET = "s3cret-of-the-user"
 

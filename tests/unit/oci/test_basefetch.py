@@ -12,8 +12,8 @@ from builder.errors import ExitCode, NetworkError, PinError
 from builder.mirror.basefetch import base_image, with_hermetic_hint
 from builder.model.plan import Plan
 from builder.store.store import Store
+from tests.support.http_registry import Answer, Server, image_manifest
 from tests.support.project import Sample, vendor_base
-from tests.unit.oci.http import Answer, Server, image_manifest
 
 Vendor = Callable[..., Plan]
 DIFF = "sha256:" + "d" * 64

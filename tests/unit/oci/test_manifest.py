@@ -19,7 +19,7 @@ from builder.oci.manifest import (
     parse_manifest,
     verified,
 )
-from tests.unit.oci.http import digest_of, entry, image_manifest, index
+from tests.support.http_registry import digest_of, entry, image_manifest, index
 
 A, B, C = (f"sha256:{letter * 64}" for letter in "abc")
 

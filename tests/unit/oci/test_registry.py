@@ -15,7 +15,7 @@ from builder.errors import NetworkError, PinError
 from builder.oci.manifest import DOCKER_LIST, DOCKER_MANIFEST, OCI_MANIFEST
 from builder.registry.auth import Credentials, Login
 from builder.registry.config import RegistryEntry
-from tests.unit.oci.http import (
+from tests.support.http_registry import (
     BLOB,
     BLOB_PATH,
     MANIFEST,

@@ -9,7 +9,7 @@ import pytest
 
 from builder.errors import NetworkError, PinError, UsageError
 from builder.oci.manifest import OCI_MANIFEST
-from tests.unit.oci.http import (
+from tests.support.http_registry import (
     BLOB,
     BLOB_PATH,
     MANIFEST,

@@ -19,7 +19,7 @@ from builder.oci.manifest import DOCKER_MANIFEST, OCI_MANIFEST
 from builder.registry.auth import Credentials, Login
 from builder.registry.client import Registry
 from builder.registry.transport import Transport
-from tests.unit.oci.http import Answer, Request, Server, client, digest_of, image_manifest
+from tests.support.http_registry import Answer, Request, Server, client, digest_of, image_manifest
 
 FOLDER = Path(__file__).resolve().parents[2] / "golden/tokens"
 FLOWS = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in sorted(FOLDER.glob("*.yaml"))}

@@ -18,7 +18,17 @@ from builder.model.reference import Reference
 from builder.oci.manifest import parse_manifest
 from builder.registry.auth import Credentials, Login
 from builder.registry.transport import Patience, Transport, next_url
-from tests.unit.oci.http import BLOB, BLOB_PATH, MANIFEST, Answer, Request, Server, client, digest_of, image_manifest
+from tests.support.http_registry import (
+    BLOB,
+    BLOB_PATH,
+    MANIFEST,
+    Answer,
+    Request,
+    Server,
+    client,
+    digest_of,
+    image_manifest,
+)
 
 
 class TestPatience:

@@ -17,7 +17,7 @@ from builder.smoke.image.opened import Image, open_image
 from builder.smoke.image.remote import fetch_image, made_here, remote_image
 from builder.smoke.static.run import check_image
 from builder.store.store import Store
-from tests.unit.oci.http import Answer, Request, Server, client, serving
+from tests.support.http_registry import Answer, Request, Server, client, serving
 from tests.unit.smoke.make import SM_121, elf, fatbin, layout, link
 
 BASE = {"usr/lib/big": bytes(range(256)) * 3000, "usr/lib/libx.so": elf(), "bin": link("usr/bin")}

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.registry import running
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """HOST:PORT of an empty registry."""
+    with running(tmp_path_factory.mktemp("registry")) as started:
+        yield started
