@@ -1,1 +1,1 @@
-"""Fetching and verifying what the lock names: sources, wheels and Debian packages."""
+"""Fetches and verifies the inputs that the lock names: sources, wheels and Debian packages."""

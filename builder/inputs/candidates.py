@@ -1,4 +1,4 @@
-"""Where one input can be had on this machine, and what to tell the user when none of the places works."""
+"""Candidates for one input: the addresses where this machine can find it, and the error when none of them serves it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import quote
 from builder.errors import BuilderError, NetworkError, PinError
 from builder.inputs import hosts as machine
 from builder.inputs.mirrors import redact
-from builder.inputs.transfer import TIMEOUT, Failed, as_failed, check_status
+from builder.inputs.transfer import TIMEOUT, Reason, TransferError, check_status, transfer_errors
 from builder.model.inputs import Input
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Hosts:
-    """Where files come from: addresses of package indexes, Debian archives, snapshot archives, and GitHub."""
+    """Addresses of package indexes, Debian archives, snapshot archives, and GitHub."""
 
     indexes: tuple[str, ...] = ()
     debian: tuple[str, ...] = ()
@@ -28,8 +28,11 @@ class Hosts:
 
 
 @dataclass(frozen=True)
-class Mirror:
-    """One place to try: the address of a file, or for an index that of the index."""
+class Candidate:
+    """One place that may serve an input. address: of the file, or of the package index where kind is `index`.
+
+    kind: of a Location, or `mirror` for an InputSource. project: the project's name in a package index.
+    """
 
     kind: str
     address: str
@@ -37,7 +40,7 @@ class Mirror:
 
 
 def machine_hosts(kinds: Iterable[str]) -> Hosts:
-    """What this machine is configured to use for inputs of these kinds."""
+    """The hosts that this machine is configured to use for inputs of these kinds."""
     kinds = set(kinds)
     debian = kinds & {"deb", "source"}
     return Hosts(
@@ -48,40 +51,41 @@ def machine_hosts(kinds: Iterable[str]) -> Hosts:
     )
 
 
-def mirrors_of(item: Input, hosts: Hosts) -> list[Mirror]:
-    """Every place where `item` may be, best first. Raises PinError when this machine knows none."""
+def candidates(item: Input, hosts: Hosts) -> list[Candidate]:
+    """Every place that may serve `item`, best first. Raises PinError when this machine knows no host for it."""
     found = []
     for location in item.locations:
         path = quote(location.path)
         if location.kind == "index":
-            found += [Mirror("index", index, location.path) for index in hosts.indexes]
+            found += [Candidate("index", index, location.path) for index in hosts.indexes]
         else:
             roots = {"debian": hosts.debian, "snapshot": hosts.snapshots, "github": (hosts.github,)}[location.kind]
-            found += [Mirror(location.kind, f"{root}/{path}") for root in roots]
+            found += [Candidate(location.kind, f"{root}/{path}") for root in roots]
     if not found:
         raise PinError(
-            f"{item.name}: no mirror is known that has it",
+            f"{item.name}: this machine knows no mirror for it",
+            id="input-no-mirror",
             cause="this machine's apt has no Debian archive and python3-apt's mirror list is not installed",
             next="set BUILDER_DEB_MIRROR to a Debian archive, or BUILDER_DEB_SNAPSHOT to a snapshot archive",
         )
     return found
 
 
-def address_of(session: requests.Session, mirror: Mirror, item: Input) -> str:
-    """The file's address; an index is asked for it. Raises Failed."""
-    if mirror.kind != "index":
-        return mirror.address
+def file_address(session: requests.Session, candidate: Candidate, item: Input) -> str:
+    """The address of the file; a package index is queried for it. Raises TransferError."""
+    if candidate.kind != "index":
+        return candidate.address
     from pypi_simple import ACCEPT_ANY, NoSuchProjectError, PyPISimple, UnsupportedContentTypeError
 
-    with as_failed():
+    with transfer_errors():
         try:
-            page = PyPISimple(mirror.address, session=session).get_project_page(
-                mirror.project, timeout=TIMEOUT, accept=ACCEPT_ANY
+            page = PyPISimple(candidate.address, session=session).get_project_page(
+                candidate.project, timeout=TIMEOUT, accept=ACCEPT_ANY
             )
         except NoSuchProjectError:
-            raise Failed("gone", "the index has no such project") from None
+            raise TransferError(Reason.GONE, "the index has no such project") from None
         except UnsupportedContentTypeError:
-            raise Failed("refused", "the answer is not a package index") from None
+            raise TransferError(Reason.REFUSED, "the answer is not a package index") from None
         except Exception as error:
             if (response := getattr(error, "response", None)) is not None:
                 check_status(response)
@@ -90,28 +94,41 @@ def address_of(session: requests.Session, mirror: Mirror, item: Input) -> str:
         if package.filename == item.file:
             listed = (package.digests or {}).get("sha256", item.sha256)
             if listed != item.sha256:
-                raise Failed("wrong", f"the index lists sha256:{listed}, locked is {item.digest}")
+                raise TransferError(Reason.WRONG, f"the index lists sha256:{listed}, the lock says {item.digest}")
             return package.url
-    raise Failed("gone", f"the index does not list {item.file}")
+    raise TransferError(Reason.GONE, f"the index does not list {item.file}")
 
 
-def failure(item: Input, failures: Mapping[Mirror, Failed]) -> BuilderError:
-    """The error for an input that no mirror gave: vanished, changed, or out of reach."""
-    told = "; ".join(f"{mirror.kind} {redact(mirror.address)}: {failed.reason}" for mirror, failed in failures.items())
-    troubles = {failed.trouble for failed in failures.values()}
-    if "wrong" in troubles:
+def failure_lines(failures: Mapping[Candidate, TransferError]) -> str:
+    """Each candidate and why it did not serve the file, without credentials."""
+    rows = (f"{item.kind} {redact(item.address)}: {error.detail}" for item, error in failures.items())
+    return "; ".join(rows)
+
+
+def input_error(item: Input, failures: Mapping[Candidate, TransferError]) -> BuilderError:
+    """The error for an input that no candidate served. A digest mismatch outranks other reasons.
+
+    PinError when a mirror has another file or every mirror says that the file is gone, else NetworkError.
+    """
+    cause = failure_lines(failures)
+    reasons = {error.reason for error in failures.values()}
+    if Reason.WRONG in reasons:
         return PinError(
-            f"{item.name}: {item.file} is not what was locked",
-            cause=told,
-            next="if the new file is to be trusted: builder lock --update",
+            f"{item.name}: {item.file} is not the locked file",
+            id="input-mismatch",
+            cause=cause,
+            next="if you trust the new file: builder lock --update",
         )
-    if troubles == {"gone"}:
+    if reasons == {Reason.GONE}:
         advice = "builder lock --update"
         if item.kind == "deb":
             advice = f"set BUILDER_DEB_SNAPSHOT to a snapshot archive that keeps old packages, or {advice}"
-        return PinError(f"{item.name}: {item.file} vanished from every mirror", cause=told, next=advice)
+        return PinError(
+            f"{item.name}: {item.file} vanished from every mirror", id="input-vanished", cause=cause, next=advice
+        )
     return NetworkError(
         f"{item.name}: cannot fetch {item.file}",
-        cause=told,
-        next="check the network and proxy settings and run the command again: what is complete is kept",
+        id="input-unreachable",
+        cause=cause,
+        next="check the network and proxy settings and run the command again: files already complete are kept",
     )

@@ -1,4 +1,4 @@
-"""Fetches what the lock names into the store: in parallel, from every mirror that this machine knows, by hash."""
+"""Fetches locked inputs into the store: in parallel, by hash, trying every mirror that this machine knows."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from builder import __version__
-from builder.errors import BuilderError, NetworkError, PinError
-from builder.inputs.candidates import Hosts, Mirror, address_of, failure, machine_hosts, mirrors_of
+from builder.errors import BuilderError, Cancelled, NetworkError, PinError
+from builder.inputs.candidates import Candidate, Hosts, candidates, file_address, input_error, machine_hosts
 from builder.inputs.source import InputSource, source_error
-from builder.inputs.transfer import Cancelled, Download, Failed
+from builder.inputs.transfer import Download, Reason, TransferError
 from builder.model.inputs import FetchEvent, Input
 from builder.store.blobs import Blobs
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 3
 LONGEST_WAIT = 60.0
-"""Seconds; a mirror that asks for more is not waited for any longer."""
+"""Seconds; the limit of a wait that a mirror asks for."""
 
 
 def fetch(
@@ -41,10 +41,10 @@ def fetch(
 ) -> None:
     """Bring every `wanted` input into the store; returns when all are there and verified.
 
-    progress is called in the calling thread. hosts: instead of what this machine is configured to use. backoff: seconds
-    before the second round of mirrors, doubled for each further one. cancel: gives up once it is set, also while every
-    mirror is silent (raises Cancelled). source: a mirror of ours, which comes first; while `offline` nothing else is
-    asked. failed: told of an input that cannot be had, instead of giving up; in the calling thread.
+    progress is called in the calling thread. hosts: replaces the configuration of this machine. backoff: seconds before
+    the second round of mirrors, doubled for each further round. cancel: once set, the fetch stops, also while every
+    mirror is silent (raises Cancelled). source: read before any mirror, and the only place read while `offline`.
+    failed: called in the calling thread for each input that cannot be fetched, instead of raising its error.
 
     Raises PinError (an input vanished, differs from the lock, or is missing while `offline`) and NetworkError (no
     mirror answered). On any exception, Ctrl-C included, the transfers stop and nothing partial stays in the store.
@@ -63,14 +63,14 @@ def fetch(
         for item in missing.values():
             failed(item, _offline_error([item]))
         return
-    # The largest first: no worker then sits alone with it at the end.
+    # The largest first, so that no worker is left alone with it at the end.
     queued = sorted(missing.values(), key=lambda item: (-item.size, item.file))
     pool = _Pool(store, queued, Hosts() if offline else hosts, backoff, source, offline=offline)
     pool.run(workers, progress, cancel or Event(), failed)
 
 
 class _Pool:
-    """Worker threads over one list of inputs; what they have to say goes through a queue to the calling thread."""
+    """Worker threads over one list of inputs; they report through a queue to the calling thread."""
 
     def __init__(
         self,
@@ -90,8 +90,8 @@ class _Pool:
         self.offline = offline
         self.cancel = Event()
         self.todo: queue.SimpleQueue[Input] = queue.SimpleQueue()
-        self.said: queue.SimpleQueue[FetchEvent | _Failure | BaseException] = queue.SimpleQueue()
-        self.open: set[Download] = set()
+        self.reports: queue.SimpleQueue[FetchEvent | _Failure | BaseException] = queue.SimpleQueue()
+        self.downloads: set[Download] = set()
         for item in wanted:
             self.todo.put(item)
 
@@ -111,26 +111,26 @@ class _Pool:
                 if cancel.is_set():
                     raise Cancelled
                 try:
-                    word = self.said.get(timeout=0.2)
+                    report = self.reports.get(timeout=0.2)
                 except queue.Empty:
                     continue
-                if isinstance(word, BaseException):
-                    raise word
-                if isinstance(word, _Failure):
+                if isinstance(report, BaseException):
+                    raise report
+                if isinstance(report, _Failure):
                     if failed is None:
-                        raise word.error
-                    failed(word.item, word.error)
+                        raise report.error
+                    failed(report.item, report.error)
                     left -= 1
                     continue
-                progress(word)
-                left -= word.state == "done"
+                progress(report)
+                left -= report.state == "done"
         finally:
             self.cancel.set()
             deadline = time.monotonic() + 2
             for thread in threads:
                 thread.join(max(0.0, deadline - time.monotonic()))
-            # A thread that hangs in a silent connection is left behind; what it had written is not.
-            for download in list(self.open):
+            # A thread that waits in a silent connection stays behind; the partial file that it wrote does not.
+            for download in list(self.downloads):
                 download.close()
 
     def _work(self) -> None:
@@ -139,64 +139,64 @@ class _Pool:
             while not self.cancel.is_set():
                 item = self.todo.get_nowait()
                 try:
-                    self._one(session, item)
+                    self._fetch(session, item)
                 except (PinError, NetworkError) as error:
-                    self.said.put(_Failure(item, error))
+                    self.reports.put(_Failure(item, error))
         except (queue.Empty, Cancelled):
             pass
         except BaseException as error:
-            self.said.put(error)
+            self.reports.put(error)
         finally:
             session.close()
 
-    def _one(self, session: requests.Session, item: Input) -> None:
-        self.said.put(FetchEvent(item.file, 0, item.size, "start", item.digest))
-        told = 0
+    def _fetch(self, session: requests.Session, item: Input) -> None:
+        self.reports.put(FetchEvent(item.file, 0, item.size, "start", item.digest))
+        reported = 0
 
         def report(received: int) -> None:
-            nonlocal told
-            if received - told >= 1 << 20 or received < told:
-                told = received
-                self.said.put(FetchEvent(item.file, received, item.size, "progress", item.digest))
+            nonlocal reported
+            if received - reported >= 1 << 20 or received < reported:
+                reported = received
+                self.reports.put(FetchEvent(item.file, received, item.size, "progress", item.digest))
 
         download = Download(self.store, item, self.cancel, report)
-        self.open.add(download)
+        self.downloads.add(download)
         try:
-            self._rounds(session, item, download)
+            self._try_all(session, item, download)
         finally:
             download.close()
-            self.open.discard(download)
-        self.said.put(FetchEvent(item.file, item.size, item.size, "done", item.digest))
+            self.downloads.discard(download)
+        self.reports.put(FetchEvent(item.file, item.size, item.size, "done", item.digest))
 
-    def _rounds(self, session: requests.Session, item: Input, download: Download) -> None:
-        """Try every mirror; those with passing trouble again, ROUNDS times in all."""
-        failures: dict[Mirror, Failed] = {}
+    def _try_all(self, session: requests.Session, item: Input, download: Download) -> None:
+        """Try the source, then every candidate; those that failed transiently again, ROUNDS times in all."""
+        failures: dict[Candidate, TransferError] = {}
         if self.source is not None:
             try:
                 download.take(self.source.open(item))
                 return
-            except Failed as failed:
+            except TransferError as error:
                 if self.offline:
-                    raise source_error(item, self.source, failed) from None
-                self.source.lacks(item.name, failed.reason)
-                failures[Mirror("mirror", self.source.name)] = failed
-        mirrors = mirrors_of(item, self.hosts)
+                    raise source_error(item, self.source, error) from None
+                self.source.report_missing(item.name, error.detail)
+                failures[Candidate("mirror", self.source.name)] = error
+        left = candidates(item, self.hosts)
         for number in range(ROUNDS):
-            for mirror in mirrors:
+            for candidate in left:
                 if self.cancel.is_set():
                     raise Cancelled
                 try:
-                    download.pull(session, address_of(session, mirror, item))
+                    download.pull(session, file_address(session, candidate, item))
                     return
-                except Failed as failed:
-                    failures[mirror] = failed
-            mirrors = [mirror for mirror in mirrors if failures[mirror].trouble == "transient"]
-            if not mirrors:
+                except TransferError as error:
+                    failures[candidate] = error
+            left = [candidate for candidate in left if failures[candidate].reason is Reason.TRANSIENT]
+            if not left:
                 break
-            asked = min(failures[mirror].retry_after for mirror in mirrors)
-            if number + 1 < ROUNDS and self.cancel.wait(min(LONGEST_WAIT, max(asked, self.backoff * 2**number))):
+            requested = min(failures[candidate].retry_after for candidate in left)
+            if number + 1 < ROUNDS and self.cancel.wait(min(LONGEST_WAIT, max(requested, self.backoff * 2**number))):
                 raise Cancelled
-        raise failure(item, failures)
+        raise input_error(item, failures)
 
 
 @dataclass(frozen=True)
@@ -210,13 +210,14 @@ def _offline_error(missing: Sequence[Input]) -> PinError:
     size = sum(item.size for item in missing) / 1e6
     return PinError(
         f"not in the store, and this is offline: {names}",
+        id="input-missing-offline",
         cause=f"{len(missing)} inputs ({size:.1f} MB) have not been fetched on this machine",
         next="run the same command once without --offline, or name a mirror that has them: --mirror",
     )
 
 
 def new_session() -> requests.Session:
-    """Connections to mirrors, with this machine's proxies and certificates."""
+    """An HTTP session for mirrors, with this machine's proxies and certificates."""
     import requests
 
     session = requests.Session()

@@ -1,4 +1,4 @@
-"""Reads this machine's pip, uv and apt configuration: the thin side of `mirrors.py`."""
+"""The package indexes and Debian archives of this machine: reads the pip, uv and apt configuration files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEMPLATE = Path("/usr/share/python-apt/templates/Debian.info")
 
 
 def wheel_indexes(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Addresses of the package indexes, the default one first, as pip and uv are configured on this machine."""
+    """Addresses of the package indexes, the default one first, by the pip and uv configuration of this machine."""
     config = Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     uv_files = [environ.get("UV_CONFIG_FILE"), config / "uv/uv.toml", "/etc/xdg/uv/uv.toml", "/etc/uv/uv.toml"]
     pip_files = [

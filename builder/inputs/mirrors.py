@@ -1,6 +1,6 @@
-"""Which hosts serve wheels and Debian packages on this machine: what its pip, uv and apt are configured to use.
+"""Parses pip, uv and apt configuration into addresses of package indexes and Debian archives. Also deb822, redaction.
 
-The lock holds paths and hashes only. Everything here is text in, addresses out; `hosts.py` reads the machine.
+The lock holds paths and hashes only. The functions here take text and return addresses; `hosts.py` reads the files.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ _KNOWN_SUITES = ("bullseye", "bookworm", "trixie", "forky", "duke")
 
 
 def redact(url: str) -> str:
-    """The address without what comes before the @ (credentials) and without its query."""
+    """The address without its credentials (the text before the @) and its query."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def without_logins(text: str) -> str:
-    """What a program said, without the credentials of the addresses in it."""
+    """The output of a program, without the credentials of the addresses in it."""
     return re.sub(r"//[^/\s@]+@", "//", text)
 
 
 def wheel_indexes(environ: Mapping[str, str], uv_files: Iterable[str], pip_files: Iterable[str]) -> tuple[str, ...]:
     """The configured package indexes, the default one first; empty when nothing is configured.
 
-    uv's settings come before pip's and the environment's before files'. The texts of files are given in order of
-    precedence. Indexes that are not reached through http (file:, git:) are left out. A default index that was set
-    replaces the built-in one; extra indexes do not, so the result starts with "" when only extra ones are configured.
+    uv's settings come before pip's, and the environment before files. uv_files, pip_files: the texts of configuration
+    files, in order of precedence. Indexes that are not reached through http (file:, git:) are left out. A configured
+    default index replaces the built-in one; extra indexes do not, so the result starts with "" when only extra indexes
+    are configured.
     """
     default: list[str] = []
     extra: list[str] = []
@@ -81,7 +82,7 @@ def _tables(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def roots_of_targets(text: str) -> tuple[str, ...]:
-    """Archive roots from `apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)'`: those that are Debian's.
+    """Debian's archive roots in the output of `apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)'`.
 
     The main archive comes before the security archive.
     """
@@ -91,9 +92,9 @@ def roots_of_targets(text: str) -> tuple[str, ...]:
 
 
 def roots_of_sources(text: str, suites: Iterable[str] = _KNOWN_SUITES) -> tuple[str, ...]:
-    """Archive roots from the text of an apt sources file (deb822 or one line each) that serve a Debian suite's main.
+    """Archive roots in an apt sources file (deb822 or one-line format) that serve the component main of a Debian suite.
 
-    For machines whose package lists were removed, where apt cannot tell an origin.
+    For machines without package lists, where apt knows no origin.
     """
     known = {*suites, *_NUMBERED_SUITES}
 
@@ -116,7 +117,7 @@ def roots_of_sources(text: str, suites: Iterable[str] = _KNOWN_SUITES) -> tuple[
 
 
 def roots_of_template(text: str) -> tuple[str, ...]:
-    """Archive roots from python3-apt's distribution template (`Debian.info`): the base address of the plain suites."""
+    """Archive roots in python3-apt's distribution template (`Debian.info`): the base addresses of the plain suites."""
     found = []
     for stanza in deb822(text):
         if stanza.get("Suite", "") in ("{series}", *_KNOWN_SUITES):
@@ -125,7 +126,7 @@ def roots_of_template(text: str) -> tuple[str, ...]:
 
 
 def deb822(text: str) -> Iterator[dict[str, str]]:
-    """The stanzas of a Debian control file; of a field that is repeated the first counts."""
+    """The stanzas of a Debian control file. The first of a repeated field counts."""
     for block in re.split(r"\n\s*\n", text):
         fields: dict[str, str] = {}
         name = ""

@@ -1,4 +1,4 @@
-"""An InputSource: where a build may read its inputs before it asks the upstreams; `mirror/` implements it."""
+"""InputSource: a copy of the inputs that a build reads before it asks the upstreams. `mirror/` implements it."""
 
 from __future__ import annotations
 
@@ -7,38 +7,45 @@ from pathlib import Path
 from typing import Protocol
 
 from builder.errors import BuilderError, NetworkError, PinError
-from builder.inputs.transfer import Failed
+from builder.inputs.transfer import Reason, TransferError
 from builder.model.inputs import Input
 
 
 class InputSource(Protocol):
-    """A complete or partial copy of the inputs. Thread-safe. name: what errors call it."""
+    """A complete or partial copy of the inputs. Thread-safe. name: how error messages call it."""
 
     name: str
 
     def open(self, item: Input) -> Path | Iterator[bytes]:
-        """The file of an input, or its chunks; neither is verified. Raises Failed."""
+        """The file of an input, or its chunks. The caller verifies the bytes. Raises TransferError."""
 
-    def lacks(self, name: str, why: str) -> None:
-        """Remember that an input had to come from elsewhere."""
+    def report_missing(self, name: str, why: str) -> None:
+        """Record that the build had to take an input from elsewhere."""
 
-    def mend(self, *words: str) -> str:
+    def repair_command(self, *words: str) -> str:
         """The command that completes this source."""
 
 
-def source_error(item: Input, source: InputSource, failed: Failed) -> BuilderError:
-    """The error for an input that the only mirror there is could not give."""
-    if failed.trouble == "wrong":
+def source_error(item: Input, source: InputSource, error: TransferError) -> BuilderError:
+    """The error for an input that the source could not serve while offline."""
+    if error.reason is Reason.WRONG:
         return PinError(
-            f"{item.name}: {item.file} in the mirror is not what was locked",
+            f"{item.name}: {item.file} in the mirror is not the locked file",
+            id="mirror-input-mismatch",
             where=source.name,
-            cause=failed.reason,
-            next=f"mend it where there is a network: {source.mend('--verify', '--recipe', 'NAME')}",
+            cause=error.detail,
+            next=f"where there is a network, repair it: {source.repair_command('--verify', '--recipe', 'NAME')}",
         )
-    if failed.trouble == "gone":
+    if error.reason is Reason.GONE:
         return PinError(
             f"{item.name}: {item.file} is neither in the store nor in the mirror, and this is offline",
+            id="mirror-input-missing",
             where=source.name,
-            next=f"complete the mirror where there is a network: {source.mend('--recipe', 'NAME')}",
+            next=f"where there is a network, complete the mirror: {source.repair_command('--recipe', 'NAME')}",
         )
-    return NetworkError(f"{item.name}: cannot read {item.file} from the mirror", where=source.name, cause=failed.reason)
+    return NetworkError(
+        f"{item.name}: cannot read {item.file} from the mirror",
+        id="mirror-input-unreadable",
+        where=source.name,
+        cause=error.detail,
+    )

@@ -1,4 +1,4 @@
-"""One file over one connection: status codes, ranges, sizes and hashes. Which mirror comes when is `fetch.py`'s."""
+"""Transfers one file over one connection: HTTP status, ranges, sizes, hashes. `fetch.py` chooses the mirror."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from email.utils import parsedate_to_datetime
+from enum import Enum
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from builder.errors import NetworkError, PinError
+from builder.errors import Cancelled, NetworkError, PinError
 from builder.model.inputs import Input
 from builder.store.blobs import Blobs, BlobWriter
 
@@ -19,27 +20,34 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 20
 TIMEOUT = (10.0, 30.0)
-"""Seconds to connect, and between two bytes."""
-
-Trouble = Literal["gone", "wrong", "refused", "transient"]
+"""Seconds to connect, and seconds between two reads."""
 
 
-class Cancelled(Exception):
-    """The fetch was stopped from outside."""
+class Reason(Enum):
+    """Why a transfer failed.
+
+    GONE: the mirror does not have the file. WRONG: the mirror has another file. REFUSED: the mirror denies the request.
+    TRANSIENT: the mirror does not answer or the connection broke; only then another attempt can succeed.
+    """
+
+    GONE = "gone"
+    WRONG = "wrong"
+    REFUSED = "refused"
+    TRANSIENT = "transient"
 
 
-class Failed(Exception):
-    """One attempt at one mirror failed. Only `transient` trouble is worth another attempt; retry_after in seconds."""
+class TransferError(Exception):
+    """One attempt at one mirror failed. retry_after: seconds that the server asks to wait before the next attempt."""
 
-    def __init__(self, trouble: Trouble, reason: str, retry_after: float = 0) -> None:
-        super().__init__(reason)
-        self.trouble = trouble
+    def __init__(self, reason: Reason, detail: str, retry_after: float = 0) -> None:
+        super().__init__(detail)
         self.reason = reason
+        self.detail = detail
         self.retry_after = retry_after
 
 
 class Download:
-    """One input on its way into the store. What arrived survives a broken connection, and a change of mirror."""
+    """One input on its way into the store. The bytes received survive a broken connection and a change of mirror."""
 
     def __init__(self, store: Blobs, wanted: Input, cancel: Event, report: Callable[[int], None]) -> None:
         self._store = store
@@ -50,21 +58,24 @@ class Download:
         self._writer: BlobWriter = store.writer()
 
     def close(self) -> None:
-        """Forget what arrived, unless it is complete and in the store. May be called from another thread."""
+        """Discard the bytes received, unless they are committed to the store. Any thread may call this."""
         self._writer.abandon()
 
     def pull(self, session: requests.Session, url: str) -> None:
-        """Get the rest from `url` and commit it. Raises Failed, Cancelled, and EngineError when the disk is full."""
+        """Request the missing bytes from `url` and commit the file to the store.
+
+        Raises TransferError, Cancelled, and EngineError when the disk is full.
+        """
         headers = {"Accept-Encoding": "identity"}
         if self._writer.size:
             headers["Range"] = f"bytes={self._writer.size}-"
-        with as_failed(), session.get(url, stream=True, headers=headers, timeout=TIMEOUT) as response:
-            self._position(response)
-            self._copy(response)
+        with transfer_errors(), session.get(url, stream=True, headers=headers, timeout=TIMEOUT) as response:
+            self._check_range(response)
+            self._receive(response)
         self._commit()
 
     def take(self, source: Path | Iterator[bytes]) -> None:
-        """Get the whole from a mirror of ours, a file or chunks, and commit it. Raises as `pull` does."""
+        """Copy the whole file from an InputSource, a file or chunks, and commit it. Raises as `pull` does."""
         self._restart()
         try:
             if isinstance(source, Path):
@@ -74,16 +85,14 @@ class Download:
                     self._append(chunk)
                 self._commit()
         except PinError as error:
-            raise Failed("wrong", error.what) from error
+            raise TransferError(Reason.WRONG, error.what) from error
         except NetworkError as error:
-            raise Failed("transient", error.what) from error
+            raise TransferError(Reason.TRANSIENT, error.what) from error
         except OSError as error:
-            raise Failed("transient", f"cannot read it: {error.strerror or error}") from error
+            raise TransferError(Reason.TRANSIENT, f"cannot read it: {error.strerror or error}") from error
 
     def _link(self, source: Path) -> None:
-        size = source.stat().st_size
-        if size != self._wanted.size:
-            raise Failed("wrong", f"has {size} bytes, locked are {self._wanted.size}")
+        check_size(source.stat().st_size, self._wanted)
 
         def watch(count: int) -> None:
             if self._cancel.is_set():
@@ -92,27 +101,27 @@ class Download:
 
         self._store.adopt(source, self._wanted.digest, watch)
 
-    def _position(self, response: requests.Response) -> None:
-        """Check the answer's status, and that its body starts where what arrived ends."""
+    def _check_range(self, response: requests.Response) -> None:
+        """Check the status, and that the body starts at the first missing byte."""
         start = self._writer.size
         if response.status_code == 416 and start:
             self._restart()
-            raise Failed("transient", "the server refused to resume")
+            raise TransferError(Reason.TRANSIENT, "the server refused to resume")
         check_status(response)
         if response.status_code == 206:
             if not start or not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
                 self._restart()
-                raise Failed("transient", "the server answered with another range")
+                raise TransferError(Reason.TRANSIENT, "the server answered with another range")
             self._resumed = True
             return
         if start:
             self._restart()
         length = response.headers.get("Content-Length", "")
-        if length.isdigit() and int(length) != self._wanted.size and "Content-Encoding" not in response.headers:
-            raise Failed("wrong", f"has {length} bytes, locked are {self._wanted.size}")
+        if length.isdigit() and "Content-Encoding" not in response.headers:
+            check_size(int(length), self._wanted)
 
-    def _copy(self, response: requests.Response) -> None:
-        # read1 hands over what arrived: a cancel is seen soon, and nothing is lost when the connection breaks.
+    def _receive(self, response: requests.Response) -> None:
+        # read1 returns the bytes that are there: a cancellation takes effect soon, and a broken connection loses none.
         while chunk := response.raw.read1(CHUNK, decode_content=False):
             self._append(chunk)
 
@@ -122,20 +131,21 @@ class Download:
         self._writer.write(chunk)
         if self._writer.size > self._wanted.size:
             self._restart()
-            raise Failed("wrong", f"has more than the locked {self._wanted.size} bytes")
+            raise TransferError(Reason.WRONG, f"has more than the locked {self._wanted.size} bytes")
         self._report(self._writer.size)
 
     def _commit(self) -> None:
         if self._writer.size < self._wanted.size:
-            raise Failed("transient", f"broke off after {self._writer.size} of {self._wanted.size} bytes")
+            detail = f"the connection broke after {self._writer.size} of {self._wanted.size} bytes"
+            raise TransferError(Reason.TRANSIENT, detail)
         try:
             self._writer.commit(self._wanted.digest)
         except PinError as error:
             resumed = self._resumed
             self._restart()
-            if resumed:  # Its parts may come from two versions of the file: only a whole one proves that it is wrong.
-                raise Failed("transient", "a resumed transfer gave other bytes") from error
-            raise Failed("wrong", error.what) from error
+            if resumed:  # The parts may come from two versions of the file: only a whole file proves a mismatch.
+                raise TransferError(Reason.TRANSIENT, "a resumed transfer gave other bytes") from error
+            raise TransferError(Reason.WRONG, error.what) from error
 
     def _restart(self) -> None:
         self._writer.abandon()
@@ -143,21 +153,27 @@ class Download:
         self._writer = self._store.writer()
 
 
+def check_size(size: int, wanted: Input) -> None:
+    """Raises TransferError (WRONG) when `size`, in bytes, is not the locked size."""
+    if size != wanted.size:
+        raise TransferError(Reason.WRONG, f"has {size} bytes, the lock says {wanted.size}")
+
+
 def check_status(response: requests.Response) -> None:
-    """Raises Failed unless the answer is 200 or 206."""
+    """Raises TransferError unless the status is 200 or 206."""
     code = response.status_code
     if code in (200, 206):
         return
-    reason = f"HTTP {code}"
+    detail = f"HTTP {code}"
     if code in (404, 410):
-        raise Failed("gone", reason)
+        raise TransferError(Reason.GONE, detail)
     if code in (408, 425, 429) or code >= 500:
-        raise Failed("transient", reason, retry_after(response.headers.get("Retry-After", "")))
-    raise Failed("refused", reason)
+        raise TransferError(Reason.TRANSIENT, detail, retry_after(response.headers.get("Retry-After", "")))
+    raise TransferError(Reason.REFUSED, detail)
 
 
 def retry_after(value: str) -> float:
-    """Seconds that a Retry-After header asks to wait: it holds seconds or a date. 0 when it holds neither."""
+    """Seconds to wait by a Retry-After header, which holds seconds or a date; 0 when it holds neither."""
     if value.strip().isdigit():
         return float(value)
     try:
@@ -167,29 +183,42 @@ def retry_after(value: str) -> float:
 
 
 @contextlib.contextmanager
-def as_failed() -> Iterator[None]:
-    """Turns what requests and urllib3 raise into Failed("transient"), without addresses in the reason."""
+def transfer_errors() -> Iterator[None]:
+    """Turns exceptions of requests and urllib3 into TransferError (TRANSIENT), with no address in the detail."""
     import requests
     import urllib3
 
     try:
         yield
     except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-        raise Failed("transient", _reason(error)) from error
+        raise TransferError(Reason.TRANSIENT, _detail(error)) from error
 
 
-def _reason(error: BaseException) -> str:
+def _detail(error: BaseException) -> str:
     import requests
     import urllib3
 
     if isinstance(error, requests.exceptions.SSLError):
         return "its TLS certificate is not accepted (REQUESTS_CA_BUNDLE names another CA file)"
     if isinstance(error, requests.exceptions.ProxyError):
-        return "the proxy refused"
+        return "the proxy refused the connection"
     if isinstance(error, (requests.Timeout, urllib3.exceptions.TimeoutError)):
         return "timed out"
-    text = str(error)
-    for mark, meaning in (("NameResolution", "unknown host"), ("resolve", "unknown host"), ("refused", "refused")):
-        if mark in text:
-            return f"connection failed: {meaning}"
-    return "connection broke" if isinstance(error, urllib3.exceptions.HTTPError) else "connection failed"
+    causes = list(_causes(error))
+    if any(isinstance(cause, urllib3.exceptions.NameResolutionError) for cause in causes):
+        return "connection failed: unknown host"
+    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+        return "connection failed: refused"
+    return "the connection broke" if isinstance(error, urllib3.exceptions.HTTPError) else "connection failed"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what led to it; urllib3 and requests also keep a cause as `reason` or as the first argument."""
+    seen: set[int] = set()
+    todo: list[object] = [error]
+    while todo:
+        found = todo.pop()
+        if isinstance(found, BaseException) and id(found) not in seen:
+            seen.add(id(found))
+            yield found
+            todo += [found.__cause__, found.__context__, getattr(found, "reason", None), *found.args[:1]]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from builder.errors import BuilderError, NetworkError, PinError
-from builder.inputs.candidates import Hosts, Mirror, address_of, machine_hosts, mirrors_of
+from builder.inputs.candidates import Candidate, Hosts, candidates, file_address, machine_hosts
 from builder.inputs.mirrors import redact
-from builder.inputs.transfer import TIMEOUT, Failed, as_failed, check_status
+from builder.inputs.transfer import TIMEOUT, Reason, TransferError, check_size, check_status, transfer_errors
 from builder.lock.findings import Problem, problem
 from builder.model.base import Base
 from builder.model.inputs import Input
@@ -82,13 +82,13 @@ def check_sources(inputs: Sequence[Input], hosts: Hosts | None = None) -> Looked
         for (other, mirror), failed in zip(asked, answers, strict=True):
             if other is item:
                 there |= failed is None
-                if isinstance(failed, Failed):
+                if isinstance(failed, TransferError):
                     failures[f"{mirror.kind} {redact(mirror.address)}"] = failed
-        told = "; ".join(f"{place}: {failed.reason}" for place, failed in failures.items())
+        told = "; ".join(f"{place}: {failed.detail}" for place, failed in failures.items())
         if there:
             warnings += [f"{item.name}: {told}"] if told else []
             continue
-        lost = all(failed.trouble in ("gone", "wrong") for failed in failures.values())
+        lost = all(failed.reason in (Reason.GONE, Reason.WRONG) for failed in failures.values())
         error = PinError if lost and failures else NetworkError
         mend = "builder lock --update " + item.name.replace(" ", "/") if lost else "check the network and try again"
         text = f"no mirror has {item.file}: {told or 'none is known on this machine'}"
@@ -96,26 +96,26 @@ def check_sources(inputs: Sequence[Input], hosts: Hosts | None = None) -> Looked
     return Looked(len(asked), tuple(problems), tuple(warnings))
 
 
-def _mirrors(item: Input, hosts: Hosts) -> list[Mirror]:
+def _mirrors(item: Input, hosts: Hosts) -> list[Candidate]:
     try:
-        return mirrors_of(item, hosts)
+        return candidates(item, hosts)
     except PinError:
         return []
 
 
-def _ask(item: Input, mirror: Mirror) -> Failed | None:
+def _ask(item: Input, mirror: Candidate) -> TransferError | None:
     from builder.inputs.fetch import new_session
 
     try:
-        with new_session() as session, as_failed():
-            address = address_of(session, mirror, item)
+        with new_session() as session, transfer_errors():
+            address = file_address(session, mirror, item)
             headers = {"Accept-Encoding": "identity"}
             # Not HEAD: archives that GitHub makes on demand have no length then, and some servers refuse it.
             with session.get(address, stream=True, headers=headers, timeout=TIMEOUT) as response:
                 check_status(response)
                 length = response.headers.get("Content-Length", "")
-                if length.isdigit() and int(length) != item.size:
-                    raise Failed("wrong", f"has {length} bytes, locked are {item.size}")
-    except Failed as failed:
+                if length.isdigit():
+                    check_size(int(length), item)
+    except TransferError as failed:
         return failed
     return None

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.errors import BuilderError, NetworkError, PinError
-from builder.inputs.candidates import Hosts, address_of, machine_hosts, mirrors_of
+from builder.inputs.candidates import Hosts, candidates, file_address, machine_hosts
 from builder.inputs.mirrors import redact
-from builder.inputs.transfer import CHUNK, TIMEOUT, Failed, as_failed, check_status
+from builder.inputs.transfer import CHUNK, TIMEOUT, Reason, TransferError, check_status, transfer_errors
 from builder.lock.git import read_tag
 from builder.lock.gittree import tree_of_archive
 from builder.lock.sourcelist import Wanted, archive_name
@@ -34,7 +34,7 @@ class Answer:
     address: str
     sha256: str = ""
     size: int = 0
-    failed: Failed | None = None
+    failed: TransferError | None = None
 
 
 def look_up(
@@ -68,7 +68,7 @@ def _look_up(wanted: Wanted, request: SourceRequest, before: Source | None, host
             f"{redact(answer.address)}: {answer.failed or f'sha256:{answer.sha256}'}" for answer in answers
         )
         if not good:
-            gone = all(answer.failed and answer.failed.trouble == "gone" for answer in answers)
+            gone = all(answer.failed and answer.failed.reason is Reason.GONE for answer in answers)
             raise (PinError if gone else NetworkError)(f"{where}: no mirror has its archive", cause=told)
         if len({answer.sha256 for answer in good}) > 1:
             raise PinError(f"{where}: its mirrors serve different archives", cause=told)
@@ -96,13 +96,13 @@ def _answers(item: Input, hosts: Hosts, path: Path) -> list[Answer]:
 
     answers = []
     with new_session() as session:
-        for mirror in mirrors_of(item, hosts):
+        for mirror in candidates(item, hosts):
             if mirror.kind == "snapshot":
                 continue
             target = path if not path.exists() else path.with_suffix(".other")
             try:
-                answers.append(_download(session, address_of(session, mirror, item), target))
-            except Failed as failed:
+                answers.append(_download(session, file_address(session, mirror, item), target))
+            except TransferError as failed:
                 target.unlink(missing_ok=True)
                 answers.append(Answer(mirror.address, failed=failed))
     return answers
@@ -111,16 +111,16 @@ def _answers(item: Input, hosts: Hosts, path: Path) -> list[Answer]:
 def _download(session: requests.Session, address: str, path: Path) -> Answer:
     seen, size = hashlib.sha256(), 0
     headers = {"Accept-Encoding": "identity"}
-    with as_failed(), session.get(address, stream=True, headers=headers, timeout=TIMEOUT) as got:
+    with transfer_errors(), session.get(address, stream=True, headers=headers, timeout=TIMEOUT) as got:
         check_status(got)
         with path.open("wb") as file:
             for chunk in got.raw.stream(CHUNK, decode_content=False):
                 size += len(chunk)
                 if size > _LIMIT:
-                    raise Failed("wrong", f"is longer than {_LIMIT} bytes")
+                    raise TransferError(Reason.WRONG, f"is longer than {_LIMIT} bytes")
                 seen.update(chunk)
                 file.write(chunk)
         length = got.headers.get("Content-Length", "")
         if length.isdigit() and int(length) != size:
-            raise Failed("transient", f"broke off after {size} of {length} bytes")
+            raise TransferError(Reason.TRANSIENT, f"the connection broke after {size} of {length} bytes")
     return Answer(address, seen.hexdigest(), size)

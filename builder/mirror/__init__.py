@@ -1,1 +1,1 @@
-"""Mirrors: every input of a plan in one folder or one repository, for sites without a way to the upstreams."""
+"""Mirrors: every input of a plan in one folder or repository, for networks that cannot reach the upstreams."""

@@ -1,19 +1,19 @@
-"""What a mirror holds of a plan: an OCI artifact whose blobs are the plan's inputs. Pure.
+"""The OCI artifact of a plan in a mirror: a manifest that lists every input of the plan. No I/O.
 
-A folder is an OCI layout, a registry holds the same artifacts under the same tags. Readers take blobs by their hash and
-need no artifact; it keeps the blobs from being collected as garbage, and says what they are.
+A folder is an OCI layout; a registry holds the same artifacts under the same tags. Readers find blobs by digest and do
+not need the artifact: it protects the blobs from garbage collection and describes them.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from builder.digest import Digest
 from builder.model.canonical import canonical, fingerprint
 from builder.model.inputs import Input
 from builder.model.plan import Plan
-from builder.oci.manifest import OCI_MANIFEST, sha256
+from builder.oci.manifest import OCI_MANIFEST
 
 ARTIFACT = "application/vnd.builder.inputs.v1"
 CONTENT = "application/vnd.builder.input.v1"
@@ -28,7 +28,7 @@ _TAG_LENGTH = 128
 class Content:
     """One file of a mirror; size in bytes. kind: deb, wheel, source, base-manifest, base-config or base-layer.
 
-    source: how it is fetched when it is one of the lock's files.
+    source: the locked input, where the file is one.
     """
 
     kind: str
@@ -41,25 +41,25 @@ class Content:
 
 @dataclass(frozen=True)
 class Artifact:
-    """The inputs of one plan: its tag, its manifest's exact bytes, and what that names."""
+    """The inputs of one plan: the tag, the exact bytes of the manifest, and the files that it lists."""
 
     tag: str
     manifest: bytes
     contents: tuple[Content, ...]
 
     @property
-    def digest(self) -> str:
+    def digest(self) -> Digest:
         """The manifest's digest."""
-        return sha256(self.manifest)
+        return Digest.of(self.manifest)
 
     @property
     def size(self) -> int:
-        """Bytes of all contents."""
+        """The size of all contents, in bytes."""
         return sum(item.size for item in self.contents)
 
 
 def locked_contents(plan: Plan) -> list[Content]:
-    """Every locked file that a plan's layers are made from; the toolchains of all build platforms when one compiles."""
+    """Every locked input of a plan's layers; with the toolchains of all build platforms when a layer compiles."""
     toolchains = plan.toolchains if any(layer.toolchain for layer in plan.layers) else ()
     inputs = {item.digest: item for layer in (*plan.layers, *toolchains) for item in layer.inputs}
     return [Content(item.kind, item.name, item.file, item.digest, item.size, item) for item in inputs.values()]
@@ -68,13 +68,13 @@ def locked_contents(plan: Plan) -> list[Content]:
 def base_contents(plan: Plan, manifest: bytes, config: bytes) -> list[Content]:
     """The manifest and config of a plan's registry base."""
     return [
-        Content("base-manifest", plan.base, f"{plan.base}.manifest.json", sha256(manifest), len(manifest)),
-        Content("base-config", plan.base, f"{plan.base}.config.json", sha256(config), len(config)),
+        Content("base-manifest", plan.base, f"{plan.base}.manifest.json", Digest.of(manifest), len(manifest)),
+        Content("base-config", plan.base, f"{plan.base}.config.json", Digest.of(config), len(config)),
     ]
 
 
 def layer_contents(plan: Plan, layers: Iterable[Mapping[str, object]]) -> list[Content]:
-    """The base's own layers, by the descriptors of its manifest."""
+    """The base's layers, from the descriptors in its manifest."""
     found = []
     for number, layer in enumerate(layers):
         digest, size = layer["digest"], layer["size"]
@@ -84,14 +84,14 @@ def layer_contents(plan: Plan, layers: Iterable[Mapping[str, object]]) -> list[C
 
 
 def make_artifact(plan: Plan, tag: str, contents: Sequence[Content]) -> Artifact:
-    """The artifact of a plan: the same bytes for the same inputs, on any machine."""
+    """The artifact of a plan. The same inputs give the same bytes on any machine."""
     unique = {item.digest: item for item in sorted(contents, key=_order, reverse=True)}
     listed = tuple(sorted(unique.values(), key=_order))
     manifest = {
         "schemaVersion": 2,
         "mediaType": OCI_MANIFEST,
         "artifactType": ARTIFACT,
-        "config": {"mediaType": EMPTY_TYPE, "digest": sha256(EMPTY), "size": len(EMPTY)},
+        "config": {"mediaType": EMPTY_TYPE, "digest": Digest.of(EMPTY), "size": len(EMPTY)},
         "layers": [
             {
                 "mediaType": CONTENT,
@@ -110,13 +110,13 @@ def make_artifact(plan: Plan, tag: str, contents: Sequence[Content]) -> Artifact
     return Artifact(tag, canonical(manifest), listed)
 
 
-def tag_of(plan: Plan, variant: Iterable[str] = ()) -> str:
-    """RECIPE.BASE, then what makes this plan another than the recipe's own: its profile, `--set` options."""
+def artifact_tag(plan: Plan, variant: Iterable[str] = ()) -> str:
+    """RECIPE.BASE, and a hash of `variant`: the profile and `--set` options that change the recipe's own plan."""
     tag = ".".join((plan.recipe, plan.base))
     if words := list(variant):
         tag += "." + fingerprint(words)[:8]
     if len(tag) > _TAG_LENGTH:
-        tag = f"{tag[: _TAG_LENGTH - 9]}.{hashlib.sha256(tag.encode()).hexdigest()[:8]}"
+        tag = f"{tag[: _TAG_LENGTH - 9]}.{Digest.of(tag.encode()).hex[:8]}"
     return tag
 
 

@@ -1,4 +1,4 @@
-"""A registry base from a mirror, put where an engine can read it."""
+"""Writes a registry base from a mirror as a local OCI layout, for an engine whose layer reads its base."""
 
 from __future__ import annotations
 
@@ -20,66 +20,76 @@ from builder.store.store import Store
 def local_base(
     plan: Plan, store: Store, source: MirrorSource | None, folder: Path, *, offline: bool, check: Callable[[], None]
 ) -> LocalBase | None:
-    """Write the base of a plan, whose manifest and config are in the store, with its layers from the mirror.
+    """Write the base of a plan to `folder`: manifest and config from the store, layers from the mirror.
 
-    check: called again and again; it may raise. Returns None when an engine may pull the base itself and has to, as
-    there is no mirror or it lacks the layers. Raises PinError or NetworkError when it must not, being `offline`.
+    check: called between chunks; it may raise to cancel. Returns None when there is no mirror, or it lacks the layers,
+    and the engine may pull the base itself. Raises PinError or NetworkError instead when `offline`.
     """
     used = base_used(plan)
     assert used is not None
     manifest = store.read(used.digest)
     found = parse_manifest(manifest, where=used.name)
-    parsed = found.json
+    if source is None:
+        if offline:
+            raise _no_mirror(plan)
+        return None
+    blobs = Blobs(folder, folder / "tmp")
     try:
-        if source is None:
-            raise PinError(f"the layers of base {plan.base} are not here, and this is offline")
-        blobs = Blobs(folder, folder / "tmp")
         for made in (blobs.tmp, folder / "blobs" / "sha256"):
             made.mkdir(parents=True)
-        for layer in parsed["layers"]:
-            _take(source, blobs, layer, check)
+        for layer in found.json["layers"]:
+            _copy_layer(source, blobs, layer, check)
     except (PinError, NetworkError, OSError) as error:
         if offline:
-            raise _away(plan, source, error) from error
-        if source is not None:
-            source.lacks(
-                f"the layers of base {plan.base}", error.what if isinstance(error, BuilderError) else str(error)
-            )
+            raise _not_in_mirror(plan, source, error) from error
+        reason = error.what if isinstance(error, BuilderError) else str(error)
+        source.report_missing(f"the layers of base {plan.base}", reason)
         return None
-    config = parsed["config"]["digest"]
+    config = found.json["config"]["digest"]
     for data in (manifest, store.read(config)):
         with blobs.writer() as writer:
             writer.write(data)
             writer.commit()
     begin(folder)
     list_entry(folder, used.digest, len(manifest), "base", mediaType=found.media_type)
-    # What makes the folder of blobs a `dir:` image.
+    # With these two files the folder of blobs is also an image of containers/image's transport `dir:`.
     (folder / "blobs" / "sha256" / "manifest.json").write_bytes(manifest)
     (folder / "blobs" / "sha256" / "version").write_text("Directory Transport Version: 1.1\n")
     return LocalBase(used.name, used.digest, config, folder)
 
 
-def _take(source: MirrorSource, blobs: Blobs, layer: dict[str, Any], check: Callable[[], None]) -> None:
+def _copy_layer(source: MirrorSource, blobs: Blobs, layer: dict[str, Any], check: Callable[[], None]) -> None:
     digest = layer["digest"]
     if blobs.has(digest):
         return
-    if (file := source.place.file(digest)) is not None:
+    if (file := source.backend.file(digest)) is not None:
         blobs.adopt(file, digest, lambda size: check())
         return
     with blobs.writer() as writer:
-        for chunk in source.place.read(digest, layer["size"]):
+        for chunk in source.backend.read(digest, layer["size"]):
             check()
             writer.write(chunk)
         writer.commit(digest)
 
 
-def _away(plan: Plan, source: MirrorSource | None, error: BuilderError | OSError) -> BuilderError:
-    kind = type(error) if isinstance(error, PinError | NetworkError) else NetworkError
-    name = source.name if source is not None else "DIR"
-    return kind(
-        f"a layer reads files of base {plan.base}, and its layers cannot be had offline",
-        where=source.name if source is not None else "",
-        cause=error.what if isinstance(error, BuilderError) else str(error),
-        next="where there is a network: "
-        + mirror_command(name, "--base-layers", "--recipe", plan.recipe, "--base", plan.base),
+def _no_mirror(plan: Plan) -> PinError:
+    return PinError(
+        f"a layer reads files of base {plan.base}, and this is offline without a mirror",
+        id="base-layers-offline",
+        cause=f"the layers of base {plan.base} are not on this machine",
+        next=_mirror_next(plan, "DIR"),
     )
+
+
+def _not_in_mirror(plan: Plan, source: MirrorSource, error: BuilderError | OSError) -> BuilderError:
+    what = f"a layer reads files of base {plan.base}, and the mirror cannot serve its layers offline"
+    cause = error.what if isinstance(error, BuilderError) else str(error)
+    next = _mirror_next(plan, source.name)
+    if isinstance(error, PinError):
+        return PinError(what, id="mirror-base-layers-missing", where=source.name, cause=cause, next=next)
+    return NetworkError(what, id="mirror-base-layers-unreadable", where=source.name, cause=cause, next=next)
+
+
+def _mirror_next(plan: Plan, name: str) -> str:
+    command = mirror_command(name, "--base-layers", "--recipe", plan.recipe, "--base", plan.base)
+    return f"where there is a network: {command}"

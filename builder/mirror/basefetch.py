@@ -1,4 +1,4 @@
-"""A registry base's manifest and config: from the store when they are there, else by digest from its registry."""
+"""A registry base's manifest and config: from the store, else from the mirror, else by digest from its registry."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from builder.store.store import Store
 
 
 def base_image(plan: Plan, store: Store, *, offline: bool, source: MirrorSource | None = None) -> BaseImage | None:
-    """The base of a plan, a few kilobytes; None for a hermetic one. Its layers are not touched.
+    """The base of a plan, a few kilobytes; None for a hermetic plan. Its layers are not read.
 
-    source: a mirror of ours, asked before the registry.
+    source: the mirror that `--mirror` names, read before the registry.
 
-    Raises NetworkError when its registry cannot be reached (naming the hermetic base where there is one), PinError
-    when it is another image than the pinned one, or for another platform.
+    Raises NetworkError when the registry cannot be reached (its advice names the hermetic base where there is one),
+    PinError when the image is not the pinned one, or is for another platform.
     """
     if plan.base_image is None:
         return None
@@ -33,6 +33,7 @@ def base_image(plan: Plan, store: Store, *, offline: bool, source: MirrorSource 
         if found is None and offline:
             raise PinError(
                 f"the base {plan.base} is not in the store, and this is offline",
+                id="base-missing-offline",
                 where=str(reference),
                 next="run the same command once without --offline",
             )
@@ -50,16 +51,23 @@ def _from_source(plan: Plan, source: MirrorSource, *, offline: bool) -> tuple[by
         return source.base(plan.base_manifest)
     except (PinError, NetworkError, OSError) as error:
         if not offline:
-            source.lacks(f"base {plan.base}", error.what if isinstance(error, BuilderError) else str(error))
+            reason = error.what if isinstance(error, BuilderError) else str(error)
+            source.report_missing(f"base {plan.base}", reason)
             return None
-        if isinstance(error, OSError):
-            raise NetworkError(f"cannot read the base {plan.base} from the mirror", where=source.name) from error
-        raise type(error)(
-            f"the base {plan.base} is neither in the store nor in the mirror, and this is offline",
+        if isinstance(error, PinError):
+            command = mirror_command(source.name, "--verify", "--recipe", plan.recipe, "--base", plan.base)
+            raise PinError(
+                f"the base {plan.base} is neither in the store nor intact in the mirror, and this is offline",
+                id="mirror-base-missing",
+                where=source.name,
+                cause=error.what,
+                next=f"where there is a network, complete or repair the mirror: {command}",
+            ) from error
+        raise NetworkError(
+            f"cannot read the base {plan.base} from the mirror",
+            id="mirror-base-unreadable",
             where=source.name,
-            cause=error.what,
-            next="complete or mend the mirror where there is a network: "
-            + mirror_command(source.name, "--verify", "--recipe", plan.recipe, "--base", plan.base),
+            cause=error.what if isinstance(error, NetworkError) else error.strerror or "",
         ) from error
 
 
@@ -69,7 +77,8 @@ def _from_registry(plan: Plan, reference: Reference) -> tuple[bytes, bytes]:
         found = registry.manifest(reference)
         if found.is_index:
             raise PinError(
-                "the pin is an index, not one platform's image",
+                "the pin is the digest of an index, not of one platform's image",
+                id="base-pin-index",
                 where=str(reference),
                 next=f"builder lock --update {plan.base}",
             )
@@ -79,17 +88,12 @@ def _from_registry(plan: Plan, reference: Reference) -> tuple[bytes, bytes]:
     return found.data, config
 
 
-def with_hermetic_hint(error: BuilderError, plan: Plan) -> NetworkError:
-    """The same error, naming the way that needs no registry, where the recipe has one."""
+def with_hermetic_hint(error: NetworkError, plan: Plan) -> NetworkError:
+    """The same error, with the advice to build on the hermetic base where the recipe has one."""
     if not any(name.startswith("hermetic") for name in plan.compatible):
-        return NetworkError(error.what, where=error.where, cause=error.cause, next=error.next)
-    return NetworkError(
-        error.what,
-        where=error.where,
-        cause=error.cause,
-        next=f"builder build --recipe {plan.recipe} --base hermetic needs no registry"
-        + (f"; or {error.next}" if error.next else ""),
-    )
+        return error.replaced()
+    hint = f"builder build --recipe {plan.recipe} --base hermetic needs no registry"
+    return error.replaced(next=f"{hint}; or {error.next}" if error.next else hint)
 
 
 def _from_store(store: Store, digest: str) -> bytes | None:

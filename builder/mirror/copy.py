@@ -1,4 +1,4 @@
-"""Fills a mirror: what it lacks comes from the store, from another mirror or from the upstreams, each file once."""
+"""Fills a mirror (`builder mirror`): copies each missing file from the store, another mirror or the upstreams."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Event, Lock
 
-from builder.errors import BuilderError, EngineError, NetworkError, PinError
-from builder.events import Event as Told
+from builder.errors import BuilderError, Cancelled, EngineError, NetworkError, PinError
+from builder.events import Event as BuildEvent
 from builder.events import Listener
 from builder.inputs.fetch import fetch
-from builder.inputs.transfer import Cancelled
 from builder.mirror.artifact import (
     Artifact,
     Content,
@@ -22,8 +21,9 @@ from builder.mirror.artifact import (
     locked_contents,
     make_artifact,
 )
-from builder.mirror.backend import FolderPlace, Place
+from builder.mirror.backend import Backend
 from builder.mirror.basefetch import base_image
+from builder.mirror.folder import FolderBackend
 from builder.mirror.source import MirrorSource
 from builder.model.inputs import FetchEvent, Input
 from builder.model.plan import Plan
@@ -33,17 +33,17 @@ from builder.registry.client import Registry
 from builder.store.blobs import Blobs
 from builder.store.store import Store
 
-AT_ONCE = 4
+WORKERS = 4
 
 Origin = Callable[[], Iterator[bytes]]
 
 
 @dataclass
-class Report:
-    """What became of a mirror. artifacts: those that are complete, and whether each was written just now.
+class MirrorReport:
+    """The result of a run. artifacts: by tag, each complete artifact and whether this run listed it.
 
-    sent and present: size in bytes of each file that was, or needed not be, written. failed: by tag, why an artifact
-    is not complete.
+    sent, present: by digest, the size in bytes of each file that was written, or was there already. failed: by tag, the
+    errors that keep an artifact incomplete.
     """
 
     artifacts: dict[str, tuple[Artifact, bool]] = field(default_factory=dict)
@@ -53,11 +53,11 @@ class Report:
 
 
 class Copier:
-    """One run over several plans."""
+    """One run over several plans. verify: also read the blobs that are there, and replace damaged ones."""
 
     def __init__(
         self,
-        place: Place,
+        backend: Backend,
         store: Store,
         *,
         offline: bool,
@@ -65,27 +65,27 @@ class Copier:
         verify: bool,
         listener: Listener,
     ) -> None:
-        self.place = place
+        self.backend = backend
         self.store = store
         self.offline = offline
         self.source = source
         self.verify = verify
-        self.report = Report()
+        self.report = MirrorReport()
         self._listener = listener
         self._lock = Lock()
         self._received: dict[str, int] = {}
         self._total = 0
         self._cancel = Event()
-        self._wrong: dict[str, BuilderError] = {}
+        self._errors: dict[str, BuilderError] = {}
         self._origins: dict[str, Origin] = {}
 
-    def run(self, plans: Mapping[str, Plan], *, base_layers: bool) -> Report:
-        """Put the inputs of every plan into the place, then list the artifacts of those that are complete there.
+    def run(self, plans: Mapping[str, Plan], *, base_layers: bool) -> MirrorReport:
+        """Copy the inputs of every plan into the mirror, then list the artifact of each plan that is complete there.
 
         plans: by tag. base_layers: also the layers of registry bases; a plan with a layer that reads its base needs
-        them in any case. Raises EngineError (the disk); what could not be had is in the report.
+        them in any case. Raises EngineError for the disk; errors of single inputs are in the report.
         """
-        with self.place.writing():
+        with self.backend.writing():
             wanted = {tag: found for tag, plan in plans.items() if (found := self._wanted(tag, plan, base_layers))}
             unique = {item.digest: item for artifact in wanted.values() for item in artifact.contents}
             lacking = self._lacking(list(unique.values()))
@@ -97,11 +97,11 @@ class Copier:
                 self._cancel.set()
                 raise
             for tag, artifact in wanted.items():
-                wrong = [self._wrong[item.digest] for item in artifact.contents if item.digest in self._wrong]
-                if wrong:
-                    self.report.failed[tag] = wrong
+                errors = [self._errors[item.digest] for item in artifact.contents if item.digest in self._errors]
+                if errors:
+                    self.report.failed[tag] = errors
                 else:
-                    self.report.artifacts[tag] = (artifact, self.place.publish(artifact))
+                    self.report.artifacts[tag] = (artifact, self.backend.publish(artifact))
         return self.report
 
     def _wanted(self, tag: str, plan: Plan, base_layers: bool) -> Artifact | None:
@@ -123,9 +123,9 @@ class Copier:
         return make_artifact(plan, tag, contents)
 
     def _base(self, plan: Plan) -> BaseImage | None:
-        """The base of a plan; what the place holds already needs no upstream."""
+        """The base of a plan; one that is in the mirror already needs no upstream."""
         try:
-            return base_image(plan, self.store, offline=True, source=MirrorSource(self.place))
+            return base_image(plan, self.store, offline=True, source=MirrorSource(self.backend))
         except (PinError, NetworkError):
             return base_image(plan, self.store, offline=self.offline, source=self.source)
 
@@ -133,71 +133,78 @@ class Copier:
         def chunks() -> Iterator[bytes]:
             if self.source is not None:
                 try:
-                    return self.source.place.read(item.digest, item.size)
+                    return self.source.backend.read(item.digest, item.size)
                 except (PinError, NetworkError, OSError) as error:
                     if self.offline:
                         raise
-                    self.source.lacks(item.name, error.what if isinstance(error, BuilderError) else str(error))
+                    reason = error.what if isinstance(error, BuilderError) else str(error)
+                    self.source.report_missing(item.name, reason)
             if self.offline:
-                raise PinError(f"{item.name} is nowhere here, and this is offline", where=str(origin))
+                raise PinError(
+                    f"{item.name} is neither in the store nor in a mirror, and this is offline",
+                    id="base-layer-missing-offline",
+                    where=str(origin),
+                )
             return Registry().blob(origin, item.digest, item.size)
 
         return chunks
 
     def _lacking(self, contents: list[Content]) -> list[Content]:
-        """Those that the place does not have; with `verify`, or has with other bytes."""
+        """The files that the mirror does not have; with `verify` also those whose bytes are wrong."""
 
         def has(item: Content) -> bool:
-            there = self.place.has(item.digest, item.size)
-            if there and (not self.verify or self.place.sound(item.digest, item.size)):
+            present = self.backend.has(item.digest, item.size)
+            if present and (not self.verify or self.backend.is_intact(item.digest, item.size)):
                 return True
-            self.place.discard(item.digest)
+            self.backend.discard(item.digest)
             return False
 
-        with ThreadPoolExecutor(AT_ONCE) as workers:
+        with ThreadPoolExecutor(WORKERS) as workers:
             there = dict(zip(contents, workers.map(has, contents), strict=True))
         self.report.present = {item.digest: item.size for item, found in there.items() if found}
         return [item for item, found in there.items() if not found]
 
     def _check_space(self, lacking: list[Content]) -> None:
-        if not isinstance(self.place, FolderPlace):
+        if not isinstance(self.backend, FolderBackend):
             return
-        linked = self.place.root.stat().st_dev == self.store.root.stat().st_dev
+        linked = self.backend.root.stat().st_dev == self.store.root.stat().st_dev
         need = sum(item.size for item in lacking if not (linked and self.store.has(item.digest)))
-        free = shutil.disk_usage(self.place.root).free
+        free = shutil.disk_usage(self.backend.root).free
         if need > free:
             raise EngineError(
-                f"not enough disk space: {need / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free", where=self.place.name
+                f"not enough disk space: {need / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free",
+                id="mirror-disk-space",
+                where=self.backend.name,
             )
 
     def _fill(self, lacking: list[Content]) -> None:
         away = {item.digest: item for item in lacking if not self.store.has(item.digest)}
         files = [item.source for item in away.values() if item.source is not None]
-        # A folder takes what is fetched as it comes; to a registry it goes by way of the store.
-        target: Blobs = self.place if isinstance(self.place, FolderPlace) else self.store
-        with ThreadPoolExecutor(AT_ONCE) as workers:
+        # A folder receives downloads directly; files for a registry are fetched into the store and then uploaded.
+        target: Blobs = self.backend if isinstance(self.backend, FolderBackend) else self.store
+        with ThreadPoolExecutor(WORKERS) as workers:
             futures = [
-                workers.submit(self._one, item) for item in lacking if item.digest not in away or not item.source
+                workers.submit(self._copy, item) for item in lacking if item.digest not in away or not item.source
             ]
 
-            def heard(event: FetchEvent) -> None:
+            def progress(event: FetchEvent) -> None:
                 item = away[event.digest]
                 if event.state not in ("done", "cached"):
-                    self._tell(item.digest, event.received)
+                    self._report_progress(item.digest, event.received)
                 elif target is self.store:
-                    futures.append(workers.submit(self._one, item))
+                    futures.append(workers.submit(self._copy, item))
                 else:
                     self._sent(item)
 
             def failed(source: Input, error: BuilderError) -> None:
-                self._wrong[source.digest] = error
+                self._errors[source.digest] = error
 
             try:
                 fetch(
                     target,
                     files,
                     offline=self.offline,
-                    progress=heard,
+                    progress=progress,
                     source=self.source,
                     failed=failed,
                     cancel=self._cancel,
@@ -208,23 +215,23 @@ class Copier:
                 self._cancel.set()
                 raise
 
-    def _one(self, item: Content) -> None:
-        """Bring one file from the store, or a layer of a base from where that is."""
+    def _copy(self, item: Content) -> None:
+        """Copy one file from the store, or a base's layer from the mirror or registry that has it."""
         try:
             if item.digest in self._origins and not self.store.has(item.digest):
-                self.place.give(item.digest, item.size, lambda: self._watched(item, self._origins[item.digest]()))
+                self.backend.put(item.digest, item.size, lambda: self._watched(item, self._origins[item.digest]()))
             else:
-                self.place.take(self.store.blob(item.digest), item.digest, item.size, self._check)
+                self.backend.put_file(self.store.blob(item.digest), item.digest, item.size, self._check)
         except (PinError, NetworkError) as error:
             if item.digest not in self._origins:
-                self._wrong[item.digest] = self._damaged(item, error)
+                self._errors[item.digest] = self._store_error(item, error)
             else:
-                self._wrong[item.digest] = error
+                self._errors[item.digest] = error
             return
         self._sent(item)
 
-    def _damaged(self, item: Content, error: BuilderError) -> BuilderError:
-        """Why a file of the store could not be taken: its bytes are wrong (then it goes), or something else."""
+    def _store_error(self, item: Content, error: BuilderError) -> BuilderError:
+        """The error for a file of the store. `Store.verify` removes a blob with wrong bytes and raises PinError."""
         if isinstance(error, PinError):
             try:
                 self.store.verify(item.digest)
@@ -238,7 +245,7 @@ class Copier:
             self._check()
             yield chunk
             count += len(chunk)
-            self._tell(item.digest, count)
+            self._report_progress(item.digest, count)
 
     def _check(self, count: int = 0) -> None:
         if self._cancel.is_set():
@@ -246,10 +253,10 @@ class Copier:
 
     def _sent(self, item: Content) -> None:
         self.report.sent[item.digest] = item.size
-        self._tell(item.digest, item.size)
+        self._report_progress(item.digest, item.size)
 
-    def _tell(self, digest: str, count: int) -> None:
+    def _report_progress(self, digest: str, count: int) -> None:
         with self._lock:
             self._received[digest] = count
             done = sum(self._received.values())
-        self._listener(Told("inputs", "fetching", done, self._total))
+        self._listener(BuildEvent("inputs", "fetching", done, self._total))

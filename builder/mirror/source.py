@@ -1,4 +1,4 @@
-"""The mirror that a build reads its inputs from, and what becomes of one that lacks them or has other bytes."""
+"""MirrorSource: the mirror that a build reads inputs and bases from (`--mirror`), and its warnings."""
 
 from __future__ import annotations
 
@@ -8,61 +8,64 @@ from pathlib import Path
 from threading import Lock
 
 from builder.errors import NetworkError, PinError, UsageError
-from builder.inputs.transfer import Failed
-from builder.mirror.backend import FolderPlace, Place, is_mirror, place_of, read_small
+from builder.inputs.transfer import Reason, TransferError
+from builder.mirror.backend import Backend, parse_backend, read_small
+from builder.mirror.folder import FolderBackend, is_layout
 from builder.model.inputs import Input
 from builder.oci.manifest import MANIFEST_LIMIT, parse_manifest
 
 
 class MirrorSource:
-    """A mirror to read inputs and bases from, an InputSource.
+    """A mirror to read inputs and bases from; an InputSource.
 
-    Thread-safe. It remembers which inputs it lacks, for the warnings at the end of a build.
+    Thread-safe. It records the inputs that it lacks, for the warnings at the end of a build.
     """
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self.name = place.name
-        self._lacking: dict[str, str] = {}
-        self._down: str = ""
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.name = backend.name
+        self._missing: dict[str, str] = {}
+        self._unreachable: str = ""
         self._lock = Lock()
 
     def open(self, item: Input) -> Path | Iterator[bytes]:
-        """The file of an input, or its chunks; neither is verified. Raises Failed."""
-        if self._down:
-            raise Failed("transient", self._down)
+        """The file of an input, or its chunks. The caller verifies the bytes. Raises TransferError."""
+        if self._unreachable:
+            raise TransferError(Reason.TRANSIENT, self._unreachable)
         try:
-            return self.place.file(item.digest) or self.place.read(item.digest, item.size)
+            return self.backend.file(item.digest) or self.backend.read(item.digest, item.size)
         except PinError:
-            raise Failed("gone", "does not have it") from None
+            raise TransferError(Reason.GONE, "does not have it") from None
         except NetworkError as error:
-            # One that does not answer is not waited for again and again.
-            self._down = f"{error.what}: {error.cause}" if error.cause else error.what
-            raise Failed("transient", self._down) from None
+            # Recorded, so that each further input does not wait for the same silent registry.
+            self._unreachable = f"{error.what}: {error.cause}" if error.cause else error.what
+            raise TransferError(Reason.TRANSIENT, self._unreachable) from None
         except OSError as error:
-            raise Failed("transient", f"cannot read: {error.strerror or error}") from None
+            raise TransferError(Reason.TRANSIENT, f"cannot read: {error.strerror or error}") from None
 
     def base(self, manifest: str) -> tuple[bytes, bytes]:
         """A base's manifest and config, by the manifest's digest. Raises PinError, NetworkError or OSError."""
-        data = read_small(self.place, manifest, MANIFEST_LIMIT)
+        data = read_small(self.backend, manifest, MANIFEST_LIMIT)
         found = parse_manifest(data, where=self.name)
         if found.is_index:
-            raise PinError(f"{manifest} is an index, not one image's manifest", where=self.name)
-        return data, read_small(self.place, found.json["config"]["digest"], MANIFEST_LIMIT)
+            raise PinError(
+                f"{manifest} is an index, not the manifest of one image", id="mirror-base-index", where=self.name
+            )
+        return data, read_small(self.backend, found.json["config"]["digest"], MANIFEST_LIMIT)
 
-    def mend(self, *words: str) -> str:
+    def repair_command(self, *words: str) -> str:
         """The `builder mirror` command that completes this mirror."""
         return mirror_command(self.name, *words)
 
-    def lacks(self, name: str, why: str) -> None:
-        """Remember that something had to come from elsewhere."""
+    def report_missing(self, name: str, why: str) -> None:
+        """Record that the build had to take something from elsewhere."""
         with self._lock:
-            self._lacking[name] = why
+            self._missing[name] = why
 
     def warnings(self) -> list[str]:
-        """What to tell the user at the end: what had to come from elsewhere, and why."""
+        """For the end of a build: what came from elsewhere, and why."""
         by_reason: dict[str, list[str]] = {}
-        for name, why in sorted(self._lacking.items()):
+        for name, why in sorted(self._missing.items()):
             by_reason.setdefault(why, []).append(name)
         return [
             f"the mirror {self.name} {why}: {', '.join(names[:5])}"
@@ -75,17 +78,18 @@ def mirror_source(text: str | None) -> MirrorSource | None:
     """The mirror that `--mirror` names; None without one. Raises UsageError for a folder that is no mirror."""
     if not text:
         return None
-    place = place_of(text)
-    if isinstance(place, FolderPlace) and not is_mirror(place.root):
+    backend = parse_backend(text)
+    if isinstance(backend, FolderBackend) and not is_layout(backend.root):
         raise UsageError(
             "is not a mirror",
-            where=place.name,
-            cause="it is no OCI layout",
+            id="mirror-not-layout",
+            where=backend.name,
+            cause="it is not an OCI layout",
             next=mirror_command(text, "--recipe", "NAME"),
         )
-    return MirrorSource(place)
+    return MirrorSource(backend)
 
 
 def mirror_command(name: str, *words: str) -> str:
-    """The command that writes to a mirror, as a shell takes it."""
+    """The `builder mirror` command for this mirror, quoted for a shell."""
     return shlex.join(("builder", "mirror", name, *words))

@@ -13,9 +13,9 @@ from threading import Lock
 from builder.attest.receipt import base_used
 from builder.engine.base import Engine, host_architecture
 from builder.engine.process import Cancelled
+from builder.errors import Cancelled as FetchCancelled
 from builder.events import Event, Listener, State
 from builder.inputs.fetch import fetch
-from builder.inputs.transfer import Cancelled as FetchCancelled
 from builder.mirror.base import local_base
 from builder.mirror.source import MirrorSource
 from builder.model.inputs import FetchEvent, Input

@@ -19,7 +19,7 @@ from builder.engine.buildah import BuildahEngine
 from builder.engine.docker import DockerEngine
 from builder.errors import NetworkError, PinError
 from builder.mirror.artifact import ARTIFACT, locked_contents
-from builder.mirror.backend import RegistryPlace
+from builder.mirror.repository import RegistryBackend
 from builder.mirror.source import MirrorSource
 from builder.model.plan import Plan
 from builder.model.reference import Reference
@@ -29,9 +29,10 @@ from builder.registry.client import Registry
 from builder.registry.config import RegistriesConfig
 from tests.support.debs import with_folders
 from tests.support.engine import FakeEngine
+from tests.support.errors import fails
 from tests.support.http_registry import Answer, Server, digest_of, image_manifest
 from tests.support.mirror import Mirror
-from tests.support.mirror_bench import Bench, hashes
+from tests.support.mirror_bench import Bench, assert_intact
 from tests.support.project import ROOT, Sample, vendor_base
 from tests.support.tars import tar
 
@@ -60,12 +61,12 @@ def test_a_registry_holds_the_same_artifact_as_a_folder_and_builds_the_same_dige
 ) -> None:
     plan = make_plan()
     online = bench.build(plan, None, offline=False)
-    place = RegistryPlace(f"{host}/mirror/inputs")
+    backend = RegistryBackend(f"{host}/mirror/inputs")
     in_folder, _ = bench.fill(plan).artifacts["tiny.tiny"]
-    report = bench.fill(plan, place=place)
+    report = bench.fill(plan, backend=backend)
     artifact, new = report.artifacts["tiny.tiny"]
     assert (artifact, new, set(report.sent)) == (in_folder, True, {item.digest for item in locked_contents(plan)})
-    again = bench.fill(plan, place=place)
+    again = bench.fill(plan, backend=backend)
     assert (again.sent, again.artifacts["tiny.tiny"]) == ({}, (artifact, False))
     with urllib.request.urlopen(
         urllib.request.Request(
@@ -78,9 +79,9 @@ def test_a_registry_holds_the_same_artifact_as_a_folder_and_builds_the_same_dige
         assert json.loads(answer.read())["artifactType"] == ARTIFACT
     bench.cut()
     store = bench.store()
-    assert bench.build(plan, MirrorSource(place), store).image.digest == online.image.digest
+    assert bench.build(plan, MirrorSource(backend), store).image.digest == online.image.digest
     assert bench.upstream.asked == []
-    hashes(store)
+    assert_intact(store)
 
 
 @registry
@@ -88,10 +89,10 @@ def test_a_folder_is_carried_into_a_registry(host: str, make_plan: MakePlan, ben
     plan = make_plan()
     artifact, _ = bench.fill(plan).artifacts["tiny.tiny"]
     bench.cut()
-    place = RegistryPlace(f"{host}/mirror/carried")
-    report = bench.fill(plan, place=place, offline=True, source=bench.source())
+    backend = RegistryBackend(f"{host}/mirror/carried")
+    report = bench.fill(plan, backend=backend, offline=True, source=bench.source())
     assert (report.failed, report.artifacts["tiny.tiny"]) == ({}, (artifact, True))
-    assert bench.build(plan, MirrorSource(place)).image
+    assert bench.build(plan, MirrorSource(backend)).image
 
 
 @registry
@@ -100,27 +101,27 @@ def test_skopeo_carries_it_too(host: str, make_plan: MakePlan, bench: Bench) -> 
     plan = make_plan()
     artifact, _ = bench.fill(plan).artifacts["tiny.tiny"]
     command = ["skopeo", "copy", "--quiet", "--preserve-digests", "--dest-tls-verify=false"]
-    command += [f"oci:{bench.place().root}:tiny.tiny", f"docker://{host}/mirror/skopeo:tiny.tiny"]
+    command += [f"oci:{bench.backend().root}:tiny.tiny", f"docker://{host}/mirror/skopeo:tiny.tiny"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     if "unsupported" in done.stderr.lower():
         pytest.skip("this skopeo knows no artifacts")
     assert done.returncode == 0, done.stderr
-    place = RegistryPlace(f"{host}/mirror/skopeo")
-    assert place.publish(artifact) is False
-    assert bench.build(plan, MirrorSource(place)).image
+    backend = RegistryBackend(f"{host}/mirror/skopeo")
+    assert backend.publish(artifact) is False
+    assert bench.build(plan, MirrorSource(backend)).image
 
 
 @registry
 def test_what_a_registry_lacks_is_4_and_one_that_is_down_is_6(host: str, make_plan: MakePlan, bench: Bench) -> None:
     plan = make_plan()
-    with pytest.raises(PinError, match="neither in the store nor in the mirror"):
-        bench.build(plan, MirrorSource(RegistryPlace(f"{host}/mirror/empty")))
-    down = MirrorSource(RegistryPlace("127.0.0.1:9/mirror"))
+    with fails(PinError, "mirror-input-missing"):
+        bench.build(plan, MirrorSource(RegistryBackend(f"{host}/mirror/empty")))
+    down = MirrorSource(RegistryBackend("127.0.0.1:9/mirror"))
     store = bench.store()
-    with pytest.raises(NetworkError, match="from the mirror"):
+    with fails(NetworkError, "mirror-input-unreadable"):
         bench.build(plan, down, store)
     assert list(store.tmp.iterdir()) == []
-    assert bench.build(plan, MirrorSource(RegistryPlace("127.0.0.1:9/mirror")), offline=False).image
+    assert bench.build(plan, MirrorSource(RegistryBackend("127.0.0.1:9/mirror")), offline=False).image
 
 
 @pytest.mark.engine

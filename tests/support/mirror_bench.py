@@ -1,4 +1,4 @@
-"""Mirrors plans into folders or registries, and builds from these mirrors."""
+"""Mirrors plans into a folder or registry and builds from the mirror, in tests."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from builder.engine.base import Engine
-from builder.mirror.artifact import tag_of
-from builder.mirror.backend import FolderPlace, Place
-from builder.mirror.copy import Copier, Report
+from builder.mirror.artifact import artifact_tag
+from builder.mirror.backend import Backend
+from builder.mirror.copy import Copier, MirrorReport
+from builder.mirror.folder import FolderBackend
 from builder.mirror.source import MirrorSource
 from builder.model.plan import Plan
 from builder.produce.image import Built, build_image
@@ -20,7 +21,7 @@ from tests.support.mirror import Mirror
 
 @dataclass
 class Bench:
-    """Mirrors plans into places, and builds from those with stores of their own."""
+    """Mirrors plans into backends, and builds from the mirrors with stores of their own."""
 
     folder: Path
     engine: Engine
@@ -28,25 +29,27 @@ class Bench:
     stores: list[Store] = field(default_factory=list)
 
     def store(self) -> Store:
-        """A new empty store."""
+        """Creates an empty store."""
         self.stores.append(Store(self.folder / f"store-{len(self.stores)}"))
         return self.stores[-1]
 
-    def place(self) -> FolderPlace:
+    def backend(self) -> FolderBackend:
         """The folder that is the mirror."""
-        return FolderPlace(self.folder / "mirror")
+        return FolderBackend(self.folder / "mirror")
 
-    def fill(self, *plans: Plan, place: Place | None = None, store: Store | None = None, **more: Any) -> Report:
+    def fill(
+        self, *plans: Plan, backend: Backend | None = None, store: Store | None = None, **more: Any
+    ) -> MirrorReport:
         """Mirror the inputs of plans."""
         settings: dict[str, Any] = {"offline": False, "source": None, "verify": False, "listener": lambda event: None}
         base_layers = more.pop("base_layers", False)
-        copier = Copier(place or self.place(), store or self.store(), **{**settings, **more})
-        return copier.run({tag_of(plan): plan for plan in plans}, base_layers=base_layers)
+        copier = Copier(backend or self.backend(), store or self.store(), **{**settings, **more})
+        return copier.run({artifact_tag(plan): plan for plan in plans}, base_layers=base_layers)
 
     def build(
         self, plan: Plan, source: MirrorSource | None, store: Store | None = None, *, offline: bool = True
     ) -> Built:
-        """Build a plan in a store of its own, from the mirror."""
+        """Build a plan from the mirror, in an empty store unless one is given."""
         return build_image(
             store or self.store(),
             plan,
@@ -60,10 +63,10 @@ class Bench:
 
     def source(self) -> MirrorSource:
         """The mirror, to read from."""
-        return MirrorSource(self.place())
+        return MirrorSource(self.backend())
 
     def cut(self) -> None:
-        """From now on no upstream has anything."""
+        """Remove every file from the upstreams."""
         self.upstream.pool.clear()
         self.upstream.wheels.clear()
         self.upstream.asked.clear()
@@ -74,7 +77,7 @@ class Bench:
         return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def hashes(store: Store) -> None:
-    """Every blob of a store is what its name says."""
+def assert_intact(store: Store) -> None:
+    """Every blob of a store has the digest that names it."""
     for path in (store.root / "blobs/sha256").iterdir():
         assert hashlib.sha256(path.read_bytes()).hexdigest() == path.name

@@ -23,7 +23,7 @@ from builder.cli.options import (
 from builder.errors import BuilderError, NetworkError, PinError, UsageError
 
 if TYPE_CHECKING:
-    from builder.mirror.copy import Report
+    from builder.mirror.copy import MirrorReport
     from builder.model.plan import Plan
     from builder.project import Project
 
@@ -52,8 +52,8 @@ def mirror(
     Build from it with `builder build --mirror DIR|REF --offline`. What is there already is not sent again.
     """
     from builder.cli.progress import Watch
-    from builder.mirror.artifact import tag_of
-    from builder.mirror.backend import place_of
+    from builder.mirror.artifact import artifact_tag
+    from builder.mirror.backend import parse_backend
     from builder.mirror.copy import Copier
     from builder.mirror.source import mirror_source
     from builder.project import Project
@@ -62,7 +62,7 @@ def mirror(
     names = project.recipe_names() if all_ else list(dict.fromkeys(recipe or ()))
     if not names:
         raise UsageError("no recipe given", next="builder mirror DIR --recipe NAME; builder list shows the names")
-    place = place_of(target)
+    backend = parse_backend(target)
     mirrored = mirror_source(source)
     left: dict[str, str] = {}
     unplanned: dict[str, list[BuilderError]] = {}
@@ -70,22 +70,22 @@ def mirror(
         from builder.cli.image.build_all import plans_of_all
 
         planned, left = plans_of_all(project, names, base, set_, "linux/arm64", "zstd", profile)
-        plans = {tag_of(plan, _variant(profile, set_)): plan for plan in planned}
+        plans = {artifact_tag(plan, _variant(profile, set_)): plan for plan in planned}
     else:
         plans, unplanned = _plans(project, names, base, set_, profile)
     with Watch() as watch:
-        copier = Copier(place, open_store(), offline=offline, source=mirrored, verify=verify, listener=watch.heard)
+        copier = Copier(backend, open_store(), offline=offline, source=mirrored, verify=verify, listener=watch.heard)
         report = copier.run(plans, base_layers=base_layers)
     report.failed |= unplanned
     warn_of(mirrored)
     if json_:
-        print_json(_result(place.name, report, watch.elapsed) | {"left_out": left})
+        print_json(_result(backend.name, report, watch.elapsed) | {"left_out": left})
     else:
         for tag, (artifact, _) in sorted(report.artifacts.items()):
             print(f"{artifact.digest}  {tag}")
     sent, present = report.sent, report.present
     say(
-        f"{place.name}: {len(sent)} files ({size(sum(sent.values()))}) written, "
+        f"{backend.name}: {len(sent)} files ({size(sum(sent.values()))}) written, "
         f"{len(present)} ({size(sum(present.values()))}) were there, in {watch.elapsed:.1f} s"
     )
     _fail(report)
@@ -95,7 +95,7 @@ def _plans(
     project: Project, names: list[str], base: str | None, sets: list[str] | None, profile: str | None
 ) -> tuple[dict[str, Plan], dict[str, list[BuilderError]]]:
     """Plans by tag. A recipe that cannot be planned, as its base is not pinned, does not stop the others."""
-    from builder.mirror.artifact import tag_of
+    from builder.mirror.artifact import artifact_tag
 
     plans: dict[str, Plan] = {}
     failed: dict[str, list[BuilderError]] = {}
@@ -105,7 +105,7 @@ def _plans(
         except PinError as error:
             failed[name] = [error]
             continue
-        plans[tag_of(plan, _variant(profile, sets))] = plan
+        plans[artifact_tag(plan, _variant(profile, sets))] = plan
     return plans, failed
 
 
@@ -114,7 +114,7 @@ def _variant(profile: str | None, sets: list[str] | None) -> list[str]:
     return [*([f"profile={profile}"] if profile else []), *sorted(sets or ())]
 
 
-def _result(name: str, report: Report, seconds: float) -> dict[str, object]:
+def _result(name: str, report: MirrorReport, seconds: float) -> dict[str, object]:
     return {
         "mirror": name,
         "artifacts": [
@@ -136,7 +136,7 @@ def _result(name: str, report: Report, seconds: float) -> dict[str, object]:
     }
 
 
-def _fail(report: Report) -> None:
+def _fail(report: MirrorReport) -> None:
     """Raises an error when something could not be had: the only one there is, or one for all, which are told."""
     if not report.failed:
         return

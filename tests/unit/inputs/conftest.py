@@ -1,3 +1,5 @@
+"""Fixtures: a scripted HTTP server, and an empty store."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

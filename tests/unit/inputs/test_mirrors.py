@@ -1,3 +1,5 @@
+"""Parsing pip, uv and apt configuration; the locations of inputs made from lock entries."""
+
 from __future__ import annotations
 
 import dataclasses

@@ -1,13 +1,23 @@
+"""Fixtures: a registry, a bench that mirrors and builds, and a function that damages a file."""
+
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.engine import FakeEngine
+from tests.support.http_registry import Server
 from tests.support.mirror import Mirror
 from tests.support.mirror_bench import Bench
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    running = Server()
+    yield running
+    running.close()
 
 
 @pytest.fixture

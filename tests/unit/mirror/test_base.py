@@ -1,9 +1,9 @@
-"""A layer that reads its base takes that from the mirror, where it has the base's layers."""
+"""A layer that reads its base reads it from the mirror, where the mirror has the base's layers."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,19 +13,13 @@ from builder.errors import ExitCode, PinError
 from builder.mirror.source import MirrorSource
 from builder.model.plan import Plan
 from tests.support.engine import FakeEngine
+from tests.support.errors import fails
 from tests.support.http_registry import Answer, Server, digest_of, image_manifest
 from tests.support.mirror_bench import Bench
 from tests.support.project import Sample, vendor_base
 
 MakePlan = Callable[..., Plan]
 LAYER = b"the base's own layer"
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    running = Server()
-    yield running
-    running.close()
 
 
 @pytest.fixture
@@ -58,7 +52,7 @@ def asked(engine: FakeEngine) -> list[tuple[LocalBase | None, bool, dict[str, by
 Asked = list[tuple[LocalBase | None, bool, dict[str, bytes]]]
 
 
-def test_the_layers_are_mirrored_unasked_and_given_to_an_engine_without_network(
+def test_the_layers_of_a_base_that_is_read_are_mirrored_and_passed_to_the_engine(
     reading: Plan, bench: Bench, server: Server, asked: Asked
 ) -> None:
     online = bench.build(reading, None, offline=False)
@@ -82,13 +76,13 @@ def test_the_layers_are_mirrored_unasked_and_given_to_an_engine_without_network(
 
 def test_offline_without_its_layers_is_4_and_names_the_command(reading: Plan, bench: Bench, asked: Asked) -> None:
     bench.fill(reading)
-    bench.place().discard(digest_of(LAYER))
+    bench.backend().discard(digest_of(LAYER))
     store = bench.store()
-    with pytest.raises(PinError, match="a layer reads files of base vendor") as caught:
+    with fails(PinError, "mirror-base-layers-missing") as caught:
         bench.build(reading, bench.source(), store)
     assert caught.value.code == ExitCode.PIN
     assert "--base-layers --recipe tiny --base vendor" in caught.value.next
-    with pytest.raises(PinError, match="cannot be had offline"):
+    with fails(PinError, "base-layers-offline"):
         bench.build(reading, None, store)
     assert asked == []
     assert (list(store.tmp.iterdir()), store.image(reading.key)) == ([], None)
@@ -115,13 +109,13 @@ def test_an_engine_that_cannot_read_a_folder_pulls_or_says_so(reading: Plan, ben
     assert seen == [False, False, True]
 
 
-def test_a_wrong_byte_in_them_is_refused(
+def test_a_damaged_layer_of_the_base_is_refused(
     reading: Plan, bench: Bench, asked: Asked, spoil: Callable[[Path], None]
 ) -> None:
     bench.fill(reading)
-    spoil(bench.place().blob(digest_of(LAYER)))
+    spoil(bench.backend().blob(digest_of(LAYER)))
     store = bench.store()
-    with pytest.raises(PinError) as caught:
-        bench.build(reading, MirrorSource(bench.place()), store)
+    with fails(PinError, "mirror-base-layers-missing") as caught:
+        bench.build(reading, MirrorSource(bench.backend()), store)
     assert "got sha256:" in caught.value.cause
     assert (asked, list(store.tmp.iterdir()), store.image(reading.key)) == ([], [], None)

@@ -1,4 +1,4 @@
-"""Folders that others filled: pipes, links, nonsense, media that can only be read. None makes builder wait."""
+"""Mirrors with hostile contents: pipes, links, malformed JSON, read-only media. None blocks builder."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import pytest
 
 from builder.errors import EngineError, PinError, UsageError
 from builder.mirror.artifact import locked_contents
-from builder.mirror.backend import FolderPlace
+from builder.mirror.folder import FolderBackend
 from builder.mirror.source import MirrorSource, mirror_source
 from builder.model.plan import Plan
+from tests.support.errors import fails
 from tests.support.http_registry import Answer, Server, digest_of, image_manifest
-from tests.support.mirror_bench import Bench, hashes
+from tests.support.mirror_bench import Bench, assert_intact
 from tests.support.project import Sample, vendor_base
 
 MakePlan = Callable[..., Plan]
@@ -25,7 +26,7 @@ MakePlan = Callable[..., Plan]
 
 def wheel(plan: Plan, bench: Bench) -> Path:
     """The file of a wheel in the mirror."""
-    return bench.place().blob(next(item.digest for item in locked_contents(plan) if item.name == "beta 1.0"))
+    return bench.backend().blob(next(item.digest for item in locked_contents(plan) if item.name == "beta 1.0"))
 
 
 def full_folder(path: Path) -> None:
@@ -34,21 +35,23 @@ def full_folder(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, full_folder, lambda path: path.symlink_to(path.name)])
-def test_what_is_no_file_is_as_good_as_nothing(make_plan: MakePlan, bench: Bench, make: Callable[[Path], None]) -> None:
+def test_a_blob_that_is_no_regular_file_counts_as_absent(
+    make_plan: MakePlan, bench: Bench, make: Callable[[Path], None]
+) -> None:
     plan = make_plan()
     bench.fill(plan)
     before = bench.contents()
     path = wheel(plan, bench)
     path.unlink()
     make(path)
-    with pytest.raises(PinError, match="neither in the store nor in the mirror"):
+    with fails(PinError, "mirror-input-missing"):
         bench.build(plan, bench.source())
     assert len(bench.fill(plan).sent) == 1
     assert bench.contents() == before
 
 
 @pytest.mark.parametrize("relative", [False, True])
-def test_of_a_link_the_store_gets_the_file(make_plan: MakePlan, bench: Bench, relative: bool) -> None:
+def test_the_store_receives_the_file_that_a_link_points_to(make_plan: MakePlan, bench: Bench, relative: bool) -> None:
     plan = make_plan()
     bench.fill(plan)
     path = wheel(plan, bench)
@@ -57,7 +60,7 @@ def test_of_a_link_the_store_gets_the_file(make_plan: MakePlan, bench: Bench, re
     store = bench.store()
     assert bench.build(plan, bench.source(), store).image
     assert not any(blob.is_symlink() for blob in (store.root / "blobs/sha256").iterdir())
-    hashes(store)
+    assert_intact(store)
 
 
 NONSENSE = {
@@ -71,7 +74,7 @@ NONSENSE = {
 
 @pytest.mark.parametrize("name", ["index.json", "oci-layout"])
 @pytest.mark.parametrize("what", NONSENSE)
-def test_nonsense_in_the_layouts_own_files(make_plan: MakePlan, bench: Bench, name: str, what: str) -> None:
+def test_malformed_layout_files(make_plan: MakePlan, bench: Bench, name: str, what: str) -> None:
     plan = make_plan()
     bench.fill(plan)
     path = bench.folder / "mirror" / name
@@ -83,24 +86,24 @@ def test_nonsense_in_the_layouts_own_files(make_plan: MakePlan, bench: Bench, na
         with pytest.raises(UsageError, match=r"index\.json is damaged"):
             bench.fill(plan)
     else:
-        with pytest.raises(UsageError, match="is not a mirror") as caught:
+        with fails(UsageError, "mirror-not-layout") as caught:
             mirror_source(str(path.parent))
         assert caught.value.code == 2
 
 
-def test_the_command_to_go_on_with_can_be_pasted(make_plan: MakePlan, bench: Bench) -> None:
+def test_the_command_in_the_advice_is_quoted_for_a_shell(make_plan: MakePlan, bench: Bench) -> None:
     plan = make_plan()
     (bench.folder / "my mirror").mkdir()
-    with pytest.raises(PinError) as caught:
-        bench.build(plan, MirrorSource(FolderPlace(bench.folder / "my mirror")))
+    with fails(PinError, "mirror-input-missing") as caught:
+        bench.build(plan, MirrorSource(FolderBackend(bench.folder / "my mirror")))
     assert f"builder mirror '{bench.folder}/my mirror' --recipe NAME" in caught.value.next
 
 
 @pytest.fixture
-def sealed(make_plan: MakePlan, bench: Bench) -> Iterator[Path]:
+def read_only(make_plan: MakePlan, bench: Bench) -> Iterator[Path]:
     """A mirror of the small recipe, mounted so that it can only be read."""
     bench.fill(make_plan())
-    path = bench.folder / "sealed"
+    path = bench.folder / "read_only"
     path.mkdir()
     commands = (["--bind", str(bench.folder / "mirror")], ["-o", "remount,bind,ro"])
     if os.geteuid() != 0:
@@ -112,30 +115,30 @@ def sealed(make_plan: MakePlan, bench: Bench) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", path], check=True)
 
 
-def test_a_medium_that_can_only_be_read(
-    make_plan: MakePlan, bench: Bench, sealed: Path, spoil: Callable[[Path], None]
+def test_a_mirror_on_a_read_only_medium_can_be_read_and_verified(
+    make_plan: MakePlan, bench: Bench, read_only: Path, spoil: Callable[[Path], None]
 ) -> None:
     plan = make_plan()
     bench.cut()
-    assert bench.build(plan, mirror_source(str(sealed))).image
-    assert bench.fill(plan, place=FolderPlace(sealed), verify=True, offline=True).failed == {}
+    assert bench.build(plan, mirror_source(str(read_only))).image
+    assert bench.fill(plan, backend=FolderBackend(read_only), verify=True, offline=True).failed == {}
     spoil(wheel(plan, bench))
-    report = bench.fill(plan, place=FolderPlace(sealed), verify=True, offline=True)
-    assert [error.what for error in report.failed["tiny.tiny"]] == ["not in the store, and this is offline: beta 1.0"]
+    report = bench.fill(plan, backend=FolderBackend(read_only), verify=True, offline=True)
+    assert [error.id for error in report.failed["tiny.tiny"]] == ["input-missing-offline"]
 
 
-def test_what_is_missing_there_cannot_be_written(
-    make_plan: MakePlan, small: Sample, bench: Bench, sealed: Path
+def test_a_missing_input_cannot_be_written_to_a_read_only_medium(
+    make_plan: MakePlan, small: Sample, bench: Bench, read_only: Path
 ) -> None:
     plan = make_plan()
     wheel(plan, bench).unlink()
     with pytest.raises(EngineError, match="cannot write: Read-only file system") as caught:
-        bench.fill(plan, place=FolderPlace(sealed))
+        bench.fill(plan, backend=FolderBackend(read_only))
     assert "point DIR at" in caught.value.next
 
 
 @pytest.mark.parametrize("offline", [False, True])
-def test_a_base_that_is_in_the_mirror_needs_no_registry_any_more(
+def test_a_base_in_the_mirror_needs_no_registry(
     make_plan: MakePlan, small: Sample, bench: Bench, offline: bool
 ) -> None:
     """On another machine, whose store is empty: to check what was carried there, or to add to it."""
@@ -150,5 +153,5 @@ def test_a_base_that_is_in_the_mirror_needs_no_registry_any_more(
     server.close()
     bench.cut()
     shutil.copytree(bench.folder / "mirror", bench.folder / "carried")
-    report = bench.fill(plan, place=FolderPlace(bench.folder / "carried"), verify=True, offline=offline)
+    report = bench.fill(plan, backend=FolderBackend(bench.folder / "carried"), verify=True, offline=offline)
     assert (report.failed, report.sent) == ({}, {})

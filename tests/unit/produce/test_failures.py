@@ -21,6 +21,7 @@ from builder.model.plan import Plan
 from builder.produce.files import produce_files
 from builder.store.store import Store
 from tests.support.engine import FakeEngine
+from tests.support.errors import fails
 from tests.support.mirror import Mirror
 from tests.support.project import WIDGET, Sample
 from tests.support.tars import File
@@ -115,7 +116,7 @@ def test_an_input_with_one_other_byte_is_refused(
 ) -> None:
     files, name = locked(kind)
     files[name] = changed(files[name])
-    with pytest.raises(PinError, match="is not what was locked") as caught:
+    with fails(PinError, "input-mismatch") as caught:
         runner.build(make_plan())
     assert caught.value.code == ExitCode.PIN
     assert runner.temporary() == []
@@ -127,7 +128,7 @@ def test_an_input_that_vanished_is_named(
 ) -> None:
     files, name = locked(kind)
     del files[name]
-    with pytest.raises(PinError, match="vanished from every mirror") as caught:
+    with fails(PinError, "input-vanished") as caught:
         runner.build(make_plan())
     assert "builder lock --update" in caught.value.next
     assert runner.temporary() == []

@@ -12,6 +12,7 @@ from builder.errors import ExitCode, NetworkError, PinError
 from builder.mirror.basefetch import base_image, with_hermetic_hint
 from builder.model.plan import Plan
 from builder.store.store import Store
+from tests.support.errors import fails
 from tests.support.http_registry import Answer, Server, image_manifest
 from tests.support.project import Sample, vendor_base
 
@@ -57,7 +58,7 @@ def test_manifest_and_config_are_fetched_once_and_no_layer(plan_on: Vendor, serv
 
 
 def test_offline_without_it_says_so(plan_on: Vendor, server: Server, store: Store) -> None:
-    with pytest.raises(PinError, match="the base vendor is not in the store, and this is offline") as caught:
+    with fails(PinError, "base-missing-offline") as caught:
         base_image(plan_on(serve(server)), store, offline=True)
     assert caught.value.next == "run the same command once without --offline"
 
@@ -83,7 +84,12 @@ def test_the_base_without_a_registry_is_named_where_the_recipe_has_one(make_plan
     refused = NetworkError("refused", where="there", cause="a cause", next="try again")
     plan = make_plan()
     for compatible in (("hermetic",), ("other", "hermetic-0.20")):
-        told = with_hermetic_hint(refused, replace(plan, compatible=compatible))
-        assert told.next == "builder build --recipe tiny --base hermetic needs no registry; or try again"
-        assert (told.what, told.where, told.cause, told.code) == ("refused", "there", "a cause", ExitCode.NETWORK)
+        hinted = with_hermetic_hint(refused, replace(plan, compatible=compatible))
+        assert hinted.next == "builder build --recipe tiny --base hermetic needs no registry; or try again"
+        assert (hinted.what, hinted.where, hinted.cause, hinted.code) == (
+            "refused",
+            "there",
+            "a cause",
+            ExitCode.NETWORK,
+        )
     assert with_hermetic_hint(refused, replace(plan, compatible=("other",))).next == "try again"
