@@ -1,0 +1,351 @@
+"""The docker daemon, asked through the docker SDK: version and information, images, containers.
+
+Import this module only where the daemon is needed: the SDK takes 0.3 s to import. Building is not here, because the
+SDK knows nothing of buildx (see `builder.engine.docker`). Every error of the SDK and of its HTTP library leaves here
+as an EngineError with one of the ids `docker-…`, and every request has a time limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+import docker
+import docker.errors
+import requests
+from docker.context import ContextAPI
+from docker.models.containers import Container
+from docker.types import LogConfig
+from docker.utils import kwargs_from_env
+from urllib3.exceptions import HTTPError, ReadTimeoutError
+
+from builder.engine.sshsocket import SshSocket
+from builder.errors import EngineError
+
+TIMEOUT = 30.0
+"""Seconds that the daemon has to answer a request that moves no data."""
+TRANSFER = 1800.0
+"""Seconds of silence that are allowed while the daemon unpacks an image."""
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class ContainerState:
+    """Of a container: whether it runs, the exit status when it does not, and whether the kernel ended it for memory."""
+
+    running: bool
+    code: int
+    out_of_memory: bool
+
+
+@dataclass(frozen=True)
+class ListedContainer:
+    """A running container in the daemon's list. image: as it was named at its start."""
+
+    name: str
+    image: str
+    networks: tuple[str, ...]
+
+
+class Daemon:
+    """A connection to one daemon. Close it, or use it as a context manager."""
+
+    def __init__(self, host: str | None = None) -> None:
+        """Connect and agree on a version of the API.
+
+        host: a URL (unix://, tcp://, ssh://). By default the daemon that the docker command talks to: that of
+        DOCKER_HOST with DOCKER_TLS_VERIFY and DOCKER_CERT_PATH, else of the context DOCKER_CONTEXT, else of the current
+        context of docker's configuration. Raises EngineError when there is no such daemon or it does not answer.
+        """
+        self._tunnel: SshSocket | None = None
+        self._settings = {"base_url": host} if host else _settings()
+        self.host = str(self._settings.get("base_url") or "unix:///var/run/docker.sock")
+        if self.host.startswith("ssh://"):
+            self._tunnel = SshSocket(self.host)
+            self._settings = {"base_url": self._tunnel.url}
+        try:
+            self._docker = self._connect(TIMEOUT)
+            # Much of the SDK's lower interface has no types.
+            self._api: Any = self._docker.api
+        except BaseException:
+            self._close_tunnel()
+            raise
+
+    def __enter__(self) -> Daemon:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._docker.close()
+        self._close_tunnel()
+
+    def version(self) -> str:
+        """The version of the daemon ("28.2.2")."""
+        with self._errors("ask for its version"):
+            return str(self._docker.version().get("Version", "unknown"))
+
+    def info(self) -> Mapping[str, Any]:
+        """What `docker info` shows: runtimes, devices, storage driver."""
+        with self._errors("ask for its settings"):
+            info: Mapping[str, Any] = self._docker.info()
+            return info
+
+    def image_id(self, name: str) -> str | None:
+        """The id of an image; None when the daemon has none of that name.
+
+        With the containerd image store it is the digest of the manifest, with a graph driver (overlay2) the digest of
+        the config.
+        """
+        with self._errors(f"inspect the image {name}"):
+            try:
+                return str(self._api.inspect_image(name)["Id"])
+            except docker.errors.NotFound:
+                return None
+
+    def load(self, write: Callable[[IO[bytes]], object]) -> None:
+        """Load the archive that `write` writes into a file, as a stream: nothing is kept in memory or on disk.
+
+        What `write` raises is raised here. Raises EngineError when the daemon does not take the archive.
+        """
+        with contextlib.closing(_Archive(write)) as archive, contextlib.closing(self._connect(TRANSFER)) as client:
+            try:
+                with self._errors("load the image"):
+                    api: Any = client.api
+                    for item in api.load_image(archive.chunks()):
+                        if problem := item.get("error") or item.get("message"):
+                            raise refused("load the image", str(problem))
+            except EngineError:
+                # The cause of a broken stream is the archive's own error.
+                archive.check()
+                raise
+
+    def remove_image(self, name: str) -> None:
+        """Remove a name of an image, and the image with its last name. A missing one is no error."""
+        with self._errors(f"remove the image {name}"), contextlib.suppress(docker.errors.NotFound):
+            self._api.remove_image(name)
+
+    def containers(self) -> tuple[ListedContainer, ...]:
+        """The running containers."""
+        with self._errors("list its containers"):
+            return tuple(
+                ListedContainer(
+                    name=str((row.get("Names") or [""])[0]).lstrip("/"),
+                    image=str(row.get("Image", "")),
+                    networks=tuple((row.get("NetworkSettings") or {}).get("Networks") or ()),
+                )
+                for row in self._api.containers()
+            )
+
+    def create(self, name: str, image: str, command: Sequence[str], **options: Any) -> DaemonContainer:
+        """Create a container, which does not run yet. options: those of the SDK's `containers.create`.
+
+        The caller removes the container. Its output is kept by the daemon until then.
+        """
+        try:
+            with self._errors(f"create the container {name}"):
+                kept = LogConfig(type=LogConfig.types.JSON)
+                made = self._docker.containers.create(image, list(command), name=name, log_config=kept, **options)
+                return DaemonContainer(self, made, name)
+        except BaseException:
+            # It may be there all the same: when this was interrupted while the daemon answered.
+            with contextlib.suppress(EngineError):
+                self.remove(name)
+            raise
+
+    def remove(self, name: str) -> None:
+        """Remove a container and its anonymous volumes, running or not. A missing one is no error."""
+        with self._errors(f"remove the container {name}"):
+            try:
+                self._api.remove_container(name, force=True, v=True)
+            except docker.errors.NotFound:
+                return
+            except docker.errors.APIError as error:
+                # Another thread removes it at this moment.
+                if error.status_code != 409:
+                    raise
+
+    def _connect(self, timeout: float) -> docker.DockerClient:
+        with self._errors("agree on a version of the API"):
+            return docker.DockerClient(timeout=timeout, **self._settings)  # type: ignore[arg-type]
+
+    def _close_tunnel(self) -> None:
+        if self._tunnel is not None:
+            self._tunnel.close()
+
+    @contextlib.contextmanager
+    def _errors(self, doing: str) -> Iterator[None]:
+        """Errors of the SDK and of HTTP as errors of ours. doing: what the daemon was asked to do."""
+        try:
+            yield
+        except docker.errors.APIError as error:
+            raise refused(doing, str(error.explanation or error)) from error
+        except (docker.errors.DockerException, requests.RequestException, HTTPError, OSError) as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: Exception) -> EngineError:
+        parts = list(_chain(error))
+        if any(isinstance(part, PermissionError) for part in parts):
+            return EngineError(
+                "docker's daemon refuses this user",
+                id="docker-permission-denied",
+                where=self.host,
+                cause="the socket belongs to root and the group docker",
+                next="sudo usermod -aG docker $USER && newgrp docker",
+            )
+        if any(isinstance(part, requests.Timeout | ReadTimeoutError | TimeoutError) for part in parts):
+            return EngineError(
+                "docker's daemon does not answer in time",
+                id="docker-timeout",
+                where=self.host,
+                next="docker info; sudo systemctl restart docker",
+            )
+        system = next((part.strerror for part in parts if isinstance(part, OSError) and part.strerror), "")
+        cause = (self._tunnel.problem() if self._tunnel else "") or system or str(error)
+        return EngineError(
+            "docker's daemon does not answer",
+            id="docker-unreachable",
+            where=self.host,
+            cause=cause,
+            next="start the daemon (sudo systemctl start docker), or check DOCKER_HOST and `docker context ls`",
+        )
+
+
+class DaemonContainer:
+    """A container that `Daemon.create` made."""
+
+    def __init__(self, daemon: Daemon, container: Container, name: str) -> None:
+        self._daemon = daemon
+        self._container = container
+        self.name = name
+
+    def start(self) -> None:
+        """Start it. Raises EngineError when the daemon does not."""
+        with self._errors("start"):
+            self._container.start()
+
+    def wait(self, timeout: float) -> int | None:
+        """Its exit status once it ended; None when it still runs after `timeout` seconds."""
+        try:
+            with self._errors("wait for"):
+                return int(self._container.wait(timeout=timeout)["StatusCode"])
+        except EngineError as error:
+            if error.id == "docker-timeout":
+                return None
+            raise
+
+    def log(self, *, stdout: bool = True, stderr: bool = True) -> str:
+        """What it printed so far."""
+        with self._errors("read the log of"):
+            return self._container.logs(stdout=stdout, stderr=stderr).decode("utf-8", "replace")
+
+    def follow(self, *, stdout: bool = True, stderr: bool = True) -> Iterator[bytes]:
+        """What it prints, as it comes, from its start to its end."""
+        with self._errors("read the log of"):
+            yield from self._container.logs(stdout=stdout, stderr=stderr, stream=True, follow=True)
+
+    def state(self) -> ContainerState:
+        """Its state now. Raises EngineError when the daemon has no such container."""
+        with self._errors("inspect"):
+            self._container.reload()
+            found = self._container.attrs["State"]
+            return ContainerState(bool(found["Running"]), int(found["ExitCode"]), bool(found.get("OOMKilled")))
+
+    def stop(self, patience: int) -> None:
+        """Ask it to end; the daemon kills it after `patience` seconds."""
+        with self._errors("stop"):
+            self._container.stop(timeout=patience)
+
+    def remove(self) -> None:
+        """Remove it, running or not. A missing one is no error."""
+        self._daemon.remove(self.name)
+
+    def _errors(self, doing: str) -> contextlib.AbstractContextManager[None]:
+        return self._daemon._errors(f"{doing} the container {self.name}")
+
+
+class _Archive:
+    """What a function writes into a file, as chunks; the function runs in a thread of its own."""
+
+    def __init__(self, write: Callable[[IO[bytes]], object]) -> None:
+        self._write = write
+        self._error: BaseException | None = None
+        read, written = os.pipe()
+        self._read = os.fdopen(read, "rb", buffering=0)
+        self._thread = threading.Thread(target=self._run, args=(os.fdopen(written, "wb"),), daemon=True)
+        self._thread.start()
+
+    def chunks(self) -> Iterator[bytes]:
+        """All of it. Raises what the function raised, so that the request breaks off."""
+        while chunk := self._read.read(_CHUNK):
+            yield chunk
+        self._thread.join()
+        self.check()
+
+    def check(self) -> None:
+        """Raises what the function raised."""
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """End the function: its next write fails."""
+        self._read.close()
+        self._thread.join()
+
+    def _run(self, file: IO[bytes]) -> None:
+        try:
+            with file:
+                self._write(file)
+        except BrokenPipeError:
+            # The daemon took no more of it; its answer says why.
+            pass
+        except BaseException as error:
+            self._error = error
+
+
+def refused(doing: str, reason: str) -> EngineError:
+    """The error for what the daemon refuses to do."""
+    return EngineError(
+        f"docker could not {doing}", id="docker-refused", cause=reason.strip()[-500:] or "the daemon gives no reason"
+    )
+
+
+def _settings() -> dict[str, Any]:
+    """The keywords of the SDK's client for the daemon that the docker command talks to."""
+    settings: dict[str, Any] = {**kwargs_from_env()}
+    if "base_url" in settings:
+        return settings
+    name = os.environ.get("DOCKER_CONTEXT") or None
+    try:
+        context = ContextAPI.get_context(name)  # type: ignore[no-untyped-call,unused-ignore]
+        if context is not None:
+            found = {"base_url": context.Host, "tls": context.TLSConfig}
+            return {**{key: value for key, value in found.items() if value}, **settings}
+        cause = "no context of this name is below the folder of docker's configuration"
+    except Exception as error:
+        # The SDK raises a bare Exception for a damaged file of a context.
+        cause = str(error)
+    raise EngineError(
+        f"docker's context {name or 'that is current'} cannot be used",
+        id="docker-context-invalid",
+        cause=cause,
+        next="docker context ls",
+    )
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An error and all that led to it. urllib3 and requests keep the cause among the arguments."""
+    seen: list[BaseException] = []
+    rest: list[object] = [error]
+    while rest:
+        part = rest.pop(0)
+        if isinstance(part, BaseException) and not any(part is known for known in seen):
+            seen.append(part)
+            yield part
+            rest += [*part.args, part.__cause__, part.__context__]

@@ -1,0 +1,77 @@
+"""A docker daemon behind ssh, as a local socket: the way of DOCKER_HOST=ssh://, without another ssh library."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+from urllib.parse import urlsplit
+
+SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+"""ssh that asks nothing and gives up soon."""
+
+
+class SshSocket:
+    """Each connection to the socket is one `ssh HOST docker system dial-stdio`, as the docker command does it."""
+
+    def __init__(self, host: str) -> None:
+        """host: ssh://[USER@]HOST[:PORT]."""
+        parts = urlsplit(host)
+        self._argv = [*SSH]
+        self._argv += ["-l", parts.username] if parts.username else []
+        self._argv += ["-p", str(parts.port)] if parts.port else []
+        self._argv += ["--", str(parts.hostname), "docker system dial-stdio"]
+        self._folder = Path(tempfile.mkdtemp(prefix="builder-ssh-"))
+        self._said = self._folder / "ssh.log"
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(self._folder / "docker.sock"))
+        self._listener.listen()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """The address of the socket."""
+        return f"unix://{self._folder / 'docker.sock'}"
+
+    def problem(self) -> str:
+        """The last line that ssh printed; empty when it printed none."""
+        with contextlib.suppress(OSError):
+            lines = self._said.read_text("utf-8", errors="replace").strip().splitlines()
+            return lines[-1][:300] if lines else ""
+        return ""
+
+    def close(self) -> None:
+        """Close the socket and end ssh."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for process in self._processes:
+            process.kill()
+            process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection, self._said.open("ab") as said:
+                try:
+                    # In a session of its own: Ctrl-C is for the program that removes the containers first.
+                    process = subprocess.Popen(
+                        self._argv,
+                        stdin=connection.fileno(),
+                        stdout=connection.fileno(),
+                        stderr=said,
+                        start_new_session=True,
+                    )
+                except OSError as error:
+                    said.write(f"{self._argv[0]}: {error.strerror}\n".encode())
+                else:
+                    self._processes.append(process)

@@ -1,0 +1,320 @@
+"""A docker daemon without containers: the real HTTP API on a unix socket, with functions in place of programs."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import socketserver
+import struct
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+Json = Any
+PATIENCE = 120.0
+
+
+@dataclass
+class FakeContainer:
+    """A container. body: of the request that created it. asked: the stop or removal that its program may see."""
+
+    name: str
+    body: Json
+    output: list[tuple[int, bytes]] = field(default_factory=list)
+    code: int | None = None
+    started: bool = False
+    removed: bool = False
+    asked: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def id(self) -> str:
+        return hashlib.sha256(self.name.encode()).hexdigest()
+
+    @property
+    def words(self) -> list[str]:
+        """Entry point and command."""
+        return [*(self.body.get("Entrypoint") or []), *(self.body.get("Cmd") or [])]
+
+    @property
+    def env(self) -> dict[str, str]:
+        return dict(item.split("=", 1) for item in self.body.get("Env") or [])
+
+    @property
+    def host(self) -> Json:
+        """What it gets of the host: HostConfig."""
+        return self.body["HostConfig"]
+
+    def print(self, text: str, stream: int = 1) -> None:
+        """Print to standard output (1) or standard error (2)."""
+        self.output.append((stream, text.encode()))
+
+
+Program = Callable[[FakeContainer], int]
+"""What a container runs: it returns the exit status. It runs in a thread and ends soon after `asked` is set."""
+
+
+def succeed(container: FakeContainer) -> int:
+    """A program that does nothing."""
+    return 0
+
+
+@dataclass
+class DockerDaemon:
+    """images: id by name. containers: all that were created, in order. calls: method and path of each request."""
+
+    socket: Path
+    program: Program = succeed
+    version: str = "28.2.2"
+    info: Json = field(default_factory=lambda: {"Runtimes": {"nvidia": {}, "runc": {}}})
+    images: dict[str, str] = field(default_factory=dict)
+    containers: list[FakeContainer] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+    loaded: dict[str, bytes] = field(default_factory=dict)
+    load_problem: str = ""
+    start_problem: str = ""
+    networks: str = "bridge"
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.socket}"
+
+    def left(self) -> list[str]:
+        """The containers that nobody removed."""
+        return [container.name for container in self.containers if not container.removed]
+
+    def find(self, key: str) -> FakeContainer | None:
+        """The container of this name or id."""
+        return next((c for c in self.containers if key in (c.name, c.id) and not c.removed), None)
+
+    def start(self, container: FakeContainer) -> None:
+        """Run a container's program in a thread."""
+
+        def run() -> None:
+            container.code = self.program(container)
+            container.ended.set()
+
+        container.started = True
+        threading.Thread(target=run, daemon=True).start()
+
+    def load(self, archive: bytes) -> str:
+        """Take an archive; the problem, or nothing."""
+        if self.load_problem:
+            return self.load_problem
+        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+            self.loaded = {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
+        (described,) = json.loads(self.loaded["index.json"])["manifests"]
+        for item in json.loads(self.loaded["manifest.json"]):
+            self.images |= dict.fromkeys(item["RepoTags"], described["digest"])
+        return ""
+
+
+@contextmanager
+def docker_daemon(socket: Path, program: Program = succeed) -> Iterator[DockerDaemon]:
+    """A daemon that listens on a socket. Its containers are ended afterwards."""
+    daemon = DockerDaemon(socket, program)
+    server = _Server(str(socket), _Handler)
+    server.daemon_threads = True
+    server.daemon = daemon
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    try:
+        yield daemon
+    finally:
+        server.shutdown()
+        server.server_close()
+        for container in daemon.containers:
+            container.asked.set()
+
+
+class _Server(socketserver.ThreadingUnixStreamServer):
+    daemon: DockerDaemon
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def do_GET(self) -> None:
+        self.answer("GET")
+
+    def do_POST(self) -> None:
+        self.answer("POST")
+
+    def do_DELETE(self) -> None:
+        self.answer("DELETE")
+
+    def answer(self, method: str) -> None:
+        """Find the route of a request."""
+        url = urlsplit(self.path)
+        path = re.sub(r"^/v[\d.]+", "", unquote(url.path))
+        query = {name: values[0] for name, values in parse_qs(url.query).items()}
+        body = self.body()
+        self.server.daemon.calls.append(f"{method} {path}")
+        for verb, pattern, route in _ROUTES:
+            found = re.fullmatch(pattern, path)
+            if verb == method and found:
+                route(self, *found.groups(), query=query, body=body)
+                return
+        self.send(404, {"message": "page not found"})
+
+    def body(self) -> bytes:
+        """The body of the request, chunked or not."""
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        data = b""
+        while size := int(self.rfile.readline().strip() or b"0", 16):
+            data += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return data
+
+    def send(self, status: int, value: Json = None) -> None:
+        data = b"" if value is None else json.dumps(value).encode()
+        self.send_response(status)
+        if status != 204:
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def container(self, key: str) -> FakeContainer | None:
+        found = self.server.daemon.find(key)
+        if found is None:
+            self.send(404, {"message": f"No such container: {key}"})
+        return found
+
+    def get_version(self, **_: Any) -> None:
+        self.send(200, {"Version": self.server.daemon.version, "ApiVersion": "1.47", "MinAPIVersion": "1.24"})
+
+    def get_info(self, **_: Any) -> None:
+        self.send(200, self.server.daemon.info)
+
+    def inspect_image(self, name: str, **_: Any) -> None:
+        id = self.server.daemon.images.get(name)
+        self.send(200, {"Id": id}) if id else self.send(404, {"message": f"No such image: {name}"})
+
+    def remove_image(self, name: str, **_: Any) -> None:
+        known = self.server.daemon.images.pop(name, None)
+        self.send(200, [{"Untagged": name}]) if known else self.send(404, {"message": f"No such image: {name}"})
+
+    def load(self, *, body: bytes, **_: Any) -> None:
+        problem = self.server.daemon.load(body)
+        self.chunked([json.dumps({"error": problem} if problem else {"stream": "Loaded image"}).encode() + b"\r\n"])
+
+    def list_containers(self, **_: Any) -> None:
+        daemon = self.server.daemon
+        self.send(
+            200,
+            [
+                {
+                    "Id": item.id,
+                    "Names": [f"/{item.name}"],
+                    "Image": item.body["Image"],
+                    "NetworkSettings": {"Networks": {daemon.networks: {}}},
+                }
+                for item in daemon.containers
+                if item.started and not item.removed
+            ],
+        )
+
+    def create(self, *, query: dict[str, str], body: bytes, **_: Any) -> None:
+        request = json.loads(body)
+        daemon = self.server.daemon
+        if request["Image"] not in daemon.images:
+            self.send(404, {"message": f"No such image: {request['Image']}"})
+            return
+        made = FakeContainer(query["name"], {**request, "Platform": query.get("platform", "")})
+        daemon.containers.append(made)
+        self.send(201, {"Id": made.id, "Warnings": []})
+
+    def inspect(self, key: str, **_: Any) -> None:
+        if found := self.container(key):
+            running = found.started and not found.ended.is_set()
+            state = {"Running": running, "ExitCode": found.code or 0, "OOMKilled": False}
+            self.send(200, {"Id": found.id, "Name": f"/{found.name}", "State": state, "Config": {"Tty": False}})
+
+    def start(self, key: str, **_: Any) -> None:
+        if found := self.container(key):
+            if self.server.daemon.start_problem:
+                self.send(500, {"message": self.server.daemon.start_problem})
+                return
+            self.server.daemon.start(found)
+            self.send(204)
+
+    def wait(self, key: str, **_: Any) -> None:
+        if found := self.container(key):
+            found.ended.wait(PATIENCE)
+            self.send(200, {"StatusCode": 137 if found.code is None else found.code})
+
+    def stop(self, key: str, *, query: dict[str, str], **_: Any) -> None:
+        if found := self.container(key):
+            found.asked.set()
+            if not found.ended.wait(float(query.get("t", 10))):
+                found.code = 137
+                found.ended.set()
+            self.send(204)
+
+    def logs(self, key: str, *, query: dict[str, str], **_: Any) -> None:
+        if found := self.container(key):
+            wanted = {number for number, name in ((1, "stdout"), (2, "stderr")) if query.get(name) in ("1", "True")}
+            self.chunked(self.frames(found, wanted, query.get("follow") in ("1", "True")))
+
+    def frames(self, container: FakeContainer, wanted: set[int], follow: bool) -> Iterator[bytes]:
+        sent = 0
+        while True:
+            ended = container.ended.is_set()
+            for stream, data in container.output[sent:]:
+                sent += 1
+                if stream in wanted:
+                    yield struct.pack(">BxxxL", stream, len(data)) + data
+            if ended or not follow:
+                return
+            container.ended.wait(0.01)
+
+    def remove(self, key: str, **_: Any) -> None:
+        if found := self.container(key):
+            found.removed = True
+            found.asked.set()
+            if not found.started:
+                found.ended.set()
+            if found.ended.wait(1) is False:
+                found.code = 137
+                found.ended.set()
+            self.send(204)
+
+    def chunked(self, chunks: Iterator[bytes] | list[bytes]) -> None:
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for chunk in chunks:
+            self.wfile.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
+            self.wfile.flush()
+        self.wfile.write(b"0\r\n\r\n")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+_ROUTES: list[tuple[str, str, Callable[..., None]]] = [
+    ("GET", "/version", _Handler.get_version),
+    ("GET", "/info", _Handler.get_info),
+    ("GET", "/images/(.+)/json", _Handler.inspect_image),
+    ("DELETE", "/images/(.+)", _Handler.remove_image),
+    ("POST", "/images/load", _Handler.load),
+    ("GET", "/containers/json", _Handler.list_containers),
+    ("POST", "/containers/create", _Handler.create),
+    ("GET", "/containers/([^/]+)/json", _Handler.inspect),
+    ("POST", "/containers/([^/]+)/start", _Handler.start),
+    ("POST", "/containers/([^/]+)/wait", _Handler.wait),
+    ("POST", "/containers/([^/]+)/stop", _Handler.stop),
+    ("GET", "/containers/([^/]+)/logs", _Handler.logs),
+    ("DELETE", "/containers/([^/]+)", _Handler.remove),
+]
