@@ -30,7 +30,7 @@ def docker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     try:
         runner = DockerRunner(image, where)
     except Unable as reason:
-        if "daemon does not answer" in str(reason) or "not installed" in str(reason):
+        if "daemon does not answer" in str(reason):
             pytest.skip(str(reason))
         raise
     finally:
@@ -64,5 +64,5 @@ def docker_param(docker: DockerRunner) -> str:
 
 def test_no_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
-    with pytest.raises(Unable, match=r"does not answer|not installed"):
+    with pytest.raises(Unable, match="does not answer"):
         DockerRunner(open_image(layout(tmp_path, [{"a": b""}])), tmp_path)

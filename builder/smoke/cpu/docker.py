@@ -1,104 +1,186 @@
-"""Running an image with docker: it is loaded into the daemon under a name of its own, and removed again."""
+"""Runs an image of the cpu tier with docker: the image is loaded under a name of its own, and removed again."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import json
-import shutil
-import subprocess
+import os
 import tarfile
+import threading
 import uuid
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
+from builder.errors import EngineError
 from builder.smoke.cpu.runner import Command, Unable, native, registered
 from builder.smoke.image.layerstream import ZSTD, LayerStream
 from builder.smoke.image.opened import Image, blob_path
+from builder.versions import at_least
+
+if TYPE_CHECKING:
+    from builder.engine.daemon import DaemonContainer
+
+_ZSTD_SINCE = "23.0"
+"""The first docker that loads layers compressed with zstd."""
+_NOT_STARTED = 127
+"""The exit status of a container that docker does not start, as of a shell that finds no such command."""
 
 
 class DockerRunner:
-    """`docker run --rm --platform linux/arm64 --network none` of one image."""
+    """Containers of one image for linux/arm64, without network."""
 
     name = "docker"
 
     def __init__(self, image: Image, folder: Path) -> None:
-        """Load the image. Raises Unable when docker is not there, does not answer, or does not take it."""
-        self.image = image
-        if shutil.which("docker") is None:
-            raise Unable("it is not installed")
-        try:
-            answer = _docker("version", "--format", "{{.Server.Version}}", timeout=10)
-        except subprocess.TimeoutExpired as error:
-            raise Unable("its daemon does not answer") from error
-        if answer.returncode != 0:
-            raise Unable("its daemon does not answer")
-        self._version = answer.stdout.decode(errors="replace").strip()
-        if not native() and not registered():
-            raise Unable("it has no qemu to run arm64 code with (binfmt_misc has no entry qemu-aarch64 with flag F)")
-        missing = [blob.digest for blob in image.layers if not blob.present]
-        if missing:
-            raise Unable(f"{len(missing)} layers of the image are not here")
-        self.tag = f"builder-smoke:{image.digest.partition(':')[2][:24]}"
-        self._loaded = False
-        if _docker("image", "inspect", self.tag, timeout=60).returncode != 0:
-            self._load(image)
-            self._loaded = True
+        """Load the image. Raises Unable when docker's daemon does not answer or does not take the image."""
+        # Imported here: the docker SDK takes 0.3 s, and most checks run elsewhere.
+        from builder.engine.daemon import Daemon
 
-    def start(self, command: Command) -> subprocess.Popen[bytes]:
-        """Start a command in a fresh container."""
-        name = f"builder-smoke-{uuid.uuid4().hex[:12]}"
-        argv = ["docker", "run", "--rm", "--name", name, "--platform", "linux/arm64", "--network", "none", "--init"]
-        if command.user:
-            argv += ["--user", command.user]
-        for key, value in command.env.items():
-            argv += ["--env", f"{key}={value}"]
-        argv += ["--entrypoint", command.argv[0], self.tag, *command.argv[1:]]
-        return _Container(argv, name, command.errors)
+        self.image = image
+        try:
+            self._daemon = Daemon()
+        except EngineError as error:
+            raise Unable(_text(error)) from error
+        try:
+            self._version = self._daemon.version()
+            if not native() and not registered():
+                raise Unable("it has no qemu for arm64 code (binfmt_misc has no entry qemu-aarch64 with flag F)")
+            missing = [blob.digest for blob in image.layers if not blob.present]
+            if missing:
+                raise Unable(f"{len(missing)} layers of the image are not here")
+            self.tag = f"builder-smoke:{image.digest.partition(':')[2][:24]}"
+            self._ids = {image.digest, str(image.manifest["config"]["digest"])}
+            self._loaded = self._daemon.image_id(self.tag) not in self._ids
+            if self._loaded:
+                self._load(image)
+        except EngineError as error:
+            self._daemon.close()
+            raise Unable(_text(error)) from error
+        except BaseException:
+            self._daemon.close()
+            raise
+
+    def start(self, command: Command) -> ContainerProcess:
+        """Start a command in a fresh container. Raises Unable when docker makes none."""
+        try:
+            container = self._daemon.create(
+                f"builder-smoke-{uuid.uuid4().hex[:12]}",
+                self.tag,
+                command.argv[1:],
+                entrypoint=[command.argv[0]],
+                environment=dict(command.env),
+                user=command.user or None,
+                platform="linux/arm64",
+                network_mode="none",
+                init=True,
+            )
+        except EngineError as error:
+            raise Unable(_text(error)) from error
+        return ContainerProcess(container, command.errors)
 
     def note(self) -> str:
         """How commands are run."""
         return f"run {'natively' if native() else 'under qemu'} by docker {self._version}, without network"
 
     def close(self) -> None:
-        """Remove the image from the daemon, if it was loaded for this."""
-        if self._loaded:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                _docker("image", "rm", self.tag, timeout=120)
+        """Remove the image from the daemon, if it was loaded for this, and close the connection."""
+        try:
+            if self._loaded:
+                with contextlib.suppress(EngineError):
+                    self._daemon.remove_image(self.tag)
+        finally:
+            self._daemon.close()
 
     def _load(self, image: Image) -> None:
-        # Docker before 23.0 does not know zstd; of others none is known to refuse it, but plain tars always work.
-        major = self._version.partition(".")[0]
-        said = ""
-        for plain in (True,) if major.isdigit() and int(major) < 23 else (False, True):
-            process = subprocess.Popen(
-                ["docker", "load", "--quiet"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-            )
-            assert process.stdin is not None
-            with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
-                _archive(image, self.tag, pipe, plain=plain)
-            said = process.stdout.read().decode(errors="replace") if process.stdout else ""
-            if process.wait() == 0 and _docker("image", "inspect", self.tag, timeout=60).returncode == 0:
+        # Newer daemons take zstd, and none is known to refuse it; but plain tars always work.
+        reason = "it has another image under this name afterwards"
+        for plain in (False, True) if at_least(self._version, _ZSTD_SINCE) else (True,):
+            try:
+                self._daemon.load(partial(_archive, image, self.tag, plain=plain))
+            except EngineError as error:
+                reason = _text(error)
+                continue
+            if self._daemon.image_id(self.tag) in self._ids:
                 return
-        raise Unable(f"docker {self._version} does not load the image: {said.strip()[-200:]}")
+        raise Unable(f"docker {self._version} does not load the image: {reason}")
 
 
-class _Container(subprocess.Popen[bytes]):
-    """The docker client; killing it removes the container, which killing the client alone does not."""
+class ContainerProcess:
+    """A container as a process: its output is a pipe, and to kill it removes the container."""
 
-    def __init__(self, argv: list[str], name: str, errors: IO[bytes] | None) -> None:
-        self._container = name
-        errors_to = errors or subprocess.STDOUT
-        super().__init__(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors_to, bufsize=0)
+    def __init__(self, container: DaemonContainer, errors: IO[bytes] | None) -> None:
+        """Start the container. errors: where its standard error goes; into the same pipe by default."""
+        self._container = container
+        self._code: int | None = None
+        self._problem: EngineError | None = None
+        read, write = os.pipe()
+        self.stdout: IO[bytes] | None = os.fdopen(read, "rb", buffering=0)
+        output = os.fdopen(write, "wb", buffering=0)
+        try:
+            container.start()
+        except EngineError as error:
+            container.remove()
+            with output:
+                output.write(f"{_text(error)}\n".encode()[:4096])
+            self._code, self._threads = _NOT_STARTED, []
+            return
+        except BaseException:
+            container.remove()
+            raise
+        self._threads = [threading.Thread(target=self._pump, args=(output, True, errors is None), daemon=True)]
+        if errors is not None:
+            self._threads.append(threading.Thread(target=self._pump, args=(errors, False, True), daemon=True))
+        for thread in self._threads:
+            thread.start()
+
+    def poll(self) -> int | None:
+        """The exit status, if `wait` or `kill` has seen the end."""
+        return self._code
+
+    def wait(self) -> int:
+        """Wait for the end, remove the container, and give its exit status. Raises Unable when the daemon is gone."""
+        for thread in self._threads:
+            thread.join()
+        if self._code is None:
+            try:
+                code = self._container.wait(60)
+                self._container.remove()
+            except EngineError as error:
+                raise Unable(_text(error)) from error
+            if code is None:
+                raise Unable(f"docker ended the output of {self._container.name}, which still runs")
+            if self._problem is not None:
+                raise Unable(_text(self._problem))
+            self._code = code
+        return self._code
 
     def kill(self) -> None:
-        """Remove the container and end the client."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            _docker("rm", "--force", self._container, timeout=60)
-        super().kill()
+        """Remove the container."""
+        with contextlib.suppress(EngineError):
+            self._container.remove()
+        self._code = -9
+
+    def _pump(self, file: IO[bytes], out: bool, errors: bool) -> None:
+        """Copy output into a file; the pipe is closed at the end, which its reader waits for."""
+        try:
+            for chunk in self._container.follow(stdout=out, stderr=errors):
+                file.write(chunk)
+        except EngineError as error:
+            self._problem = error
+        finally:
+            if out:
+                file.close()
+            else:
+                file.flush()
 
 
-def _archive(image: Image, tag: str, pipe: object, *, plain: bool) -> None:
+def _text(error: EngineError) -> str:
+    return f"{error.what}: {error.cause}" if error.cause else error.what
+
+
+def _archive(image: Image, tag: str, file: IO[bytes], *, plain: bool) -> None:
     """Write what `docker load` takes: an OCI layout that is, by its manifest.json, docker's own format as well."""
     layout = image.layers[0].path.parents[2]
     digests = [image.digest, image.manifest["config"]["digest"], *dict.fromkeys(b.digest for b in image.layers)]
@@ -118,7 +200,7 @@ def _archive(image: Image, tag: str, pipe: object, *, plain: bool) -> None:
             {"Config": names[digests[1]], "RepoTags": [tag], "Layers": [names[b.digest] for b in image.layers]}
         ],
     }
-    with tarfile.open(fileobj=pipe, mode="w|") as archive:  # type: ignore[call-overload]
+    with tarfile.open(fileobj=file, mode="w|") as archive:
         for name, value in texts.items():
             data = json.dumps(value).encode()
             member = tarfile.TarInfo(name)
@@ -128,16 +210,12 @@ def _archive(image: Image, tag: str, pipe: object, *, plain: bool) -> None:
             path = blob_path(layout, digest)
             member = tarfile.TarInfo(name)
             member.size = path.stat().st_size
-            with path.open("rb") as file:
-                if not (plain and file.read(4) == ZSTD):
-                    file.seek(0)
-                    archive.addfile(member, file)
+            with path.open("rb") as blob:
+                if not (plain and blob.read(4) == ZSTD):
+                    blob.seek(0)
+                    archive.addfile(member, blob)
                     continue
             with LayerStream(path) as layer:
                 member.size = layer.stream.seek(1 << 62)
             with LayerStream(path) as layer:
                 archive.addfile(member, layer.stream)
-
-
-def _docker(*arguments: str, timeout: float) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(["docker", *arguments], capture_output=True, check=False, timeout=timeout)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import queue
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -38,12 +37,27 @@ class Completed:
     seconds: float
 
 
+class Process(Protocol):
+    """A command that runs. stdout: the pipe of its output."""
+
+    stdout: IO[bytes] | None
+
+    def poll(self) -> int | None:
+        """The exit status, once it ended."""
+
+    def wait(self) -> int:
+        """Wait for its end; gives the exit status."""
+
+    def kill(self) -> None:
+        """End it, and all that it started."""
+
+
 class Runner(Protocol):
     """Runs commands of one image, each in a fresh copy of its files, without network."""
 
     name: str
 
-    def start(self, command: Command) -> subprocess.Popen[bytes]:
+    def start(self, command: Command) -> Process:
         """Start a command; its standard output and error are one pipe. Killing the process kills all it started."""
 
     def note(self) -> str:
@@ -82,9 +96,7 @@ def run(runner: Runner, command: Command, timeout: float) -> Completed:
     return Completed(code, output[-100_000:], round(time.monotonic() - start, 3))
 
 
-def follow(
-    process: subprocess.Popen[bytes], line: Callable[[bytes], object], deadline: Callable[[], float]
-) -> int | None:
+def follow(process: Process, line: Callable[[bytes], object], deadline: Callable[[], float]) -> int | None:
     """Hand each line of output to `line` until the process ends; kill it at the deadline (monotonic) → None."""
     lines: queue.Queue[bytes | None] = queue.Queue()
     assert process.stdout is not None
