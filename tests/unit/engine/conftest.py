@@ -1,12 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from builder.engine.base import BuildRequest
+from tests.support.docker_daemon import docker_daemon
 
 RECORD = """#!/bin/sh
 { printf '%s\\0' "${0##*/}" "$@"; echo; } >> "$LOG"
@@ -18,6 +20,8 @@ class Programs:
     """Shell scripts that stand for programs: nothing else is on PATH. Each call is recorded."""
 
     folder: Path
+    socket: Path
+    stack: ExitStack
 
     def add(self, name: str, body: str = "") -> None:
         """A program that records its call and then runs `body`."""
@@ -33,14 +37,14 @@ class Programs:
         return [words[1:] for words in calls if words[0] == name]
 
     def docker(self, *, daemon: bool = True, buildx: bool = True, build: str = "exit 0") -> None:
-        """A docker; `build` is what `docker buildx build` runs."""
+        """A docker command, and its daemon; `build` is what `docker buildx build` runs."""
         version = "echo 'github.com/docker/buildx v0.13.1 788433953af10f2a'" if buildx else "exit 1"
-        server = "echo 28.2.2" if daemon else "echo 'Cannot connect to the Docker daemon'; exit 1"
+        if daemon:
+            self.stack.enter_context(docker_daemon(self.socket))
         self.add(
             "docker",
             f"""case "$1 $2" in
 "buildx version") {version} ;;
-"version --format") {server} ;;
 "buildx build") {build} ;;
 *) exit 64 ;;
 esac""",
@@ -55,12 +59,14 @@ esac""",
 
 
 @pytest.fixture
-def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Programs]:
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.delenv("BUILDER_ENGINE", raising=False)
-    return Programs(folder)
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+    with ExitStack() as stack:
+        yield Programs(folder, tmp_path / "docker.sock", stack)
 
 
 @pytest.fixture
