@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from builder.errors import InvalidError
 from builder.model.check import Check
+from builder.smoke.check import bind_check, check_kind
 from builder.smoke.report import Result
 
 DECLARES = "expected-log"
@@ -28,19 +29,34 @@ LOOKS_LIKE = re.compile(
 _SHOWN = 20
 
 
+@check_kind("cpu", DECLARES)
+def expected_log(check: Check, *, pattern: str, why: str) -> re.Pattern[str]:
+    """Lines with this pattern are expected. why: the reason, 10 characters at least."""
+    if len(why) < 10:
+        raise InvalidError(
+            f"check {check.id} ({DECLARES}): why: say in 10 characters or more why the lines are expected",
+            id="check-reason-missing",
+        )
+    try:
+        return re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise InvalidError(
+            f"check {check.id} ({DECLARES}): pattern: not a regular expression: {error}", id="check-pattern-wrong"
+        ) from None
+
+
+@check_kind("cpu", JUDGES)
+def log(check: Check) -> None:
+    """Every line that looks like a warning is declared."""
+
+
 def declarations(checks: Sequence[Check]) -> list[tuple[Check, re.Pattern[str]]]:
     """The declarations among some checks. Raises InvalidError for one without a pattern or a reason."""
     found = []
     for check in checks:
         if check.kind != DECLARES:
             continue
-        pattern, why = check.args.get("pattern"), check.args.get("why")
-        if set(check.args) != {"pattern", "why"} or not isinstance(pattern, str) or len(str(why)) < 10:
-            raise InvalidError(f"check {check.id} ({DECLARES}): needs a pattern and why such lines are expected")
-        try:
-            found.append((check, re.compile(pattern)))
-        except (re.error, RecursionError, OverflowError) as error:
-            raise InvalidError(f"check {check.id} ({DECLARES}): not a pattern: {error}") from None
+        found.append((check, bind_check(check)(check)))
     return found
 
 

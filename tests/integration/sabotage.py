@@ -15,7 +15,7 @@ import zstandard
 from builder.model.check import Check
 from builder.produce.image import Built
 from builder.smoke.image.layerstream import LayerStream, clean
-from builder.smoke.image.opened import Image, LayerBlob, open_image
+from builder.smoke.image.opened import LayerBlob, OpenedImage, open_image
 from builder.smoke.plan_checks import checks_of
 from builder.store.store import Store
 from tests.unit.smoke.make import Member, tar
@@ -27,7 +27,7 @@ Tree = dict[str, Member]
 class Whole:
     """The healthy image, its checks, the layers' members."""
 
-    image: Image
+    image: OpenedImage
     checks: list[Check]
     trees: dict[str, Tree]
 
@@ -106,7 +106,7 @@ class Broken:
             found |= {path: member for path, member in tree.items() if before.get(path) != member}
         return found | self.added
 
-    def layout(self) -> tuple[Path, Image]:
+    def layout(self) -> tuple[Path, OpenedImage]:
         """The image as a folder of blobs, with a manifest and a digest of its own."""
         image = self.finish()
         blobs = self.where / "layout" / "blobs" / "sha256"
@@ -119,7 +119,7 @@ class Broken:
         digest = put(blobs, {**image.manifest, "config": {**image.manifest["config"], **config}, "layers": layers})
         return blobs.parents[1], open_image(blobs.parents[1], str(digest["digest"]))
 
-    def finish(self) -> Image:
+    def finish(self) -> OpenedImage:
         for number, tree in self.edited.items():
             self.layers[number], self.config["rootfs"]["diff_ids"][number] = self._blob(tar(tree, parents=False))
         return replace(self.whole.image, config=self.config, layers=tuple(self.layers))

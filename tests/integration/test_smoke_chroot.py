@@ -13,10 +13,11 @@ import pytest
 
 from builder.errors import EngineError
 from builder.model.check import Check
+from builder.smoke.check import CheckNotRun
 from builder.smoke.cpu import chroot
 from builder.smoke.cpu.chroot import ChrootRunner
 from builder.smoke.cpu.run import run_cpu
-from builder.smoke.cpu.runner import BINFMT, QEMU_NAMES, Command, Unable, native, run
+from builder.smoke.cpu.runner import BINFMT, QEMU_NAMES, Command, native, run
 from builder.smoke.image.opened import open_image
 from builder.smoke.image.unpack import unpack
 from builder.smoke.structure_file import structure_checks
@@ -50,7 +51,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChrootRunner]:
     patch.setattr(chroot, "native", lambda: True)
     try:
         runner = ChrootRunner(open_image(image), where / "work")
-    except Unable as reason:
+    except CheckNotRun as reason:
         pytest.skip(str(reason))
     finally:
         patch.undo()
@@ -91,7 +92,7 @@ def test_devices_and_processes(here: ChrootRunner) -> None:
 
 def test_users(here: ChrootRunner) -> None:
     if os.geteuid() != 0:
-        with pytest.raises(Unable, match="only root"):
+        with pytest.raises(CheckNotRun, match="only root"):
             here.start(Command(["id"], user="1000"))
         return
     assert say(here, "id -u; id -g; id -G; echo $HOME", user="1000:1001").split() == ["1000", "1001", "1001", "/"]
@@ -180,7 +181,7 @@ def test_an_image_that_does_not_fit_is_told_before_anything_is_written(small_dis
         unpack(open_image(image), small_disk)
     assert "builder gc" in caught.value.next
     assert list(small_disk.iterdir()) == []
-    with pytest.raises(Unable, match="0\\.00105 GB are free"):
+    with pytest.raises(CheckNotRun, match="0\\.00105 GB are free"):
         ChrootRunner(open_image(image), small_disk)
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from builder.smoke.check import CheckNotRun
 from builder.smoke.cpu import docker as dockerrun
 from builder.smoke.cpu.docker import DockerRunner
-from builder.smoke.cpu.runner import Command, Unable, run
+from builder.smoke.cpu.runner import Command, run
 from builder.smoke.image.opened import open_image
 from tests.integration.test_smoke_chroot import own_programs
 from tests.unit.smoke.make import layout
@@ -29,7 +30,7 @@ def docker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     patch.setattr(dockerrun, "native", lambda: True)
     try:
         runner = DockerRunner(image, where)
-    except Unable as reason:
+    except CheckNotRun as reason:
         if "daemon does not answer" in str(reason):
             pytest.skip(str(reason))
         raise
@@ -64,5 +65,5 @@ def docker_param(docker: DockerRunner) -> str:
 
 def test_no_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
-    with pytest.raises(Unable, match="does not answer"):
+    with pytest.raises(CheckNotRun, match="does not answer"):
         DockerRunner(open_image(layout(tmp_path, [{"a": b""}])), tmp_path)

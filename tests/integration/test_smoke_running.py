@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 
 from builder.model.check import Check
+from builder.smoke.check import CheckNotRun
 from builder.smoke.cpu.chroot import ChrootRunner
 from builder.smoke.cpu.run import run_cpu
-from builder.smoke.cpu.runner import QEMU_NAMES, Unable, native
-from builder.smoke.image.opened import Image
+from builder.smoke.cpu.runner import QEMU_NAMES, native
+from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.unpack import unpacked
 from builder.smoke.report import Report
 from builder.smoke.static.run import check_image
@@ -169,7 +170,7 @@ class Ground:
     whole: Whole
     folder: Path
 
-    def run(self, image: Image, layout: Path, checks: Sequence[Check]) -> dict[str, str]:
+    def run(self, image: OpenedImage, layout: Path, checks: Sequence[Check]) -> dict[str, str]:
         """What did not pass."""
         runner = ChrootRunner(image, self.folder / "work")
         return problems(run_cpu(layout, image.digest, checks, folder=self.folder, runner=runner))
@@ -187,7 +188,7 @@ class Ground:
         checks = [_impatient(check) for check in self.whole.checks if check.id in names]
         return read, self.run(image, layout, checks)
 
-    def place(self, broken: Broken, image: Image) -> None:
+    def place(self, broken: Broken, image: OpenedImage) -> None:
         """What unpacking would make of an image, quicker: the healthy one's files, and those that differ.
 
         The bytecode of the healthy one is good for what did not change.
@@ -225,7 +226,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     whole = Whole.of(*build(folder, running, Running))
     try:
         ChrootRunner(whole.image, folder / "work")
-    except Unable as reason:
+    except CheckNotRun as reason:
         pytest.skip(str(reason))
     # vLLM's own parser is not here.
     yield Ground(replace(whole, checks=[check for check in whole.checks if check.kind != "serve-command"]), folder)

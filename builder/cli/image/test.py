@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from builder.model.check import Check
-    from builder.smoke.gpu.machine import Image as DockerImage
-    from builder.smoke.gpu.machine import Options
-    from builder.smoke.image.opened import Image
+    from builder.smoke.gpu.machine import GpuImage, Options
+    from builder.smoke.image.opened import OpenedImage
     from builder.smoke.report import Report, Result
 
 SERVED = ("small", "recipe")
@@ -124,12 +123,12 @@ class _Subject:
     """What is tested. layout: where its blobs are. ours: digests of layers that were built here, None for all."""
 
     name: str
-    image: Image
+    image: OpenedImage
     checks: list[Check]
     layout: Path
     results: Path
     ours: set[str] | None
-    in_docker: DockerImage | None = None
+    in_docker: GpuImage | None = None
 
 
 def _subject(
@@ -190,7 +189,7 @@ def _gpu(
 
 def _known(subject: _Subject, only: list[str], tiers: list[str]) -> None:
     """Raises UsageError for names of no check, and of one that is of none of the tiers: it would not be run."""
-    from builder.smoke.gpu.kinds import always_there
+    from builder.smoke.gpu.run import always_there
     from builder.smoke.static.run import ALWAYS
 
     for name in only:

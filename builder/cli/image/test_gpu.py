@@ -15,21 +15,21 @@ from builder.produce.image import Built
 from builder.project import Project
 from builder.registry.push import base_blobs
 from builder.smoke.gpu.docker import Docker
-from builder.smoke.gpu.machine import Image, Options
+from builder.smoke.gpu.machine import GpuImage, Options
 from builder.smoke.report import Report
 from builder.store.store import Store
 
 
-def built_image(built: Built, store: Store) -> Image:
+def built_image(built: Built, store: Store) -> GpuImage:
     """An image of the store, under the name that `build --load` gives it in docker."""
     image = built.image
     name = f"{built.plan.recipe}:{image.digest.removeprefix('sha256:')[:12]}"
-    return Image(
+    return GpuImage(
         name, frozenset({image.digest, image.config_digest}), lambda: load_image(image, store, name, base_blobs(image))
     )
 
 
-def pulled_image(reference: Reference, digest: str, config: str) -> Image:
+def pulled_image(reference: Reference, digest: str, config: str) -> GpuImage:
     """An image of a registry, which docker pulls by its digest."""
     name = f"{reference.registry}/{reference.repository}@{digest}"
 
@@ -38,13 +38,13 @@ def pulled_image(reference: Reference, digest: str, config: str) -> Image:
         if done.code != 0:
             raise EngineError(f"docker does not pull {name}", cause=done.said.strip()[-300:] or "it said nothing")
 
-    return Image(name, frozenset({digest, config}), pull)
+    return GpuImage(name, frozenset({digest, config}), pull)
 
 
 def gpu_report(
     digest: str,
     checks: Sequence[Check],
-    image: Image | None,
+    image: GpuImage | None,
     recipe: str | None,
     base: str | None,
     profile: str | None,

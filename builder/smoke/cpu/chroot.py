@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import IO
 
 from builder.errors import EngineError
-from builder.smoke.cpu.runner import QEMU_NAMES, Command, Unable, native, registered
-from builder.smoke.image.opened import Image
+from builder.smoke.check import CheckNotRun
+from builder.smoke.cpu.runner import QEMU_NAMES, Command, native, registered
+from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.unpack import clear, unpack
 
 _MAGIC = r"\x7f\x45\x4c\x46\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00"
@@ -77,10 +78,10 @@ class ChrootRunner:
 
     name = "chroot"
 
-    def __init__(self, image: Image, folder: Path, *, keep: bool = True) -> None:
+    def __init__(self, image: OpenedImage, folder: Path, *, keep: bool = True) -> None:
         """Unpack the image, unless that was done before. keep: leave it there for the next run of the same digest.
 
-        Raises Unable when this machine cannot run it like this.
+        Raises CheckNotRun when this machine cannot run it like this.
         """
         self.image = image
         self._keep = keep
@@ -91,7 +92,7 @@ class ChrootRunner:
         self._user_namespace = True
         for tool in ("unshare", "mount", "chroot", "env", "sh"):
             if _tool(tool) is None:
-                raise Unable(f"{tool} is not installed")
+                raise CheckNotRun(f"{tool} is not installed")
         if not native() and not registered():
             self._qemu = _static_qemu()
             self._register = f":builder-aarch64:M::{_MAGIC}:{_MASK}:{self._qemu}:F"
@@ -99,7 +100,7 @@ class ChrootRunner:
         try:
             self._root = unpack(image, folder)
         except EngineError as error:
-            raise Unable(f"{error.where}: {error.what}" if error.where else error.what) from error
+            raise CheckNotRun(f"{error.where}: {error.what}" if error.where else error.what) from error
         if not native():
             # Compiling Python takes most of an import under qemu (sympy: 95 s of 105), and images hold no bytecode.
             self._bytecode = Path(f"{self._root}-bytecode")
@@ -107,10 +108,10 @@ class ChrootRunner:
             self._bytecode.chmod(0o1777)
 
     def start(self, command: Command) -> subprocess.Popen[bytes]:
-        """Start a command in fresh namespaces. Raises Unable for another user than root where only root is mapped."""
+        """Start a command in fresh namespaces. Raises CheckNotRun for a user other than root when not run by root."""
         spec, home = _user(self._root, command.user or str(self.image.settings.get("User") or ""))
         if spec and os.geteuid() != 0:
-            raise Unable(f"only root can run a command as {spec}")
+            raise CheckNotRun(f"only root can run a command as {spec}")
         env = {"PATH": _PATH, "HOME": home, **self.image.env, **command.env}
         if self._bytecode is not None:
             env.setdefault("PYTHONPYCACHEPREFIX", "/dev/bytecode")
@@ -154,7 +155,7 @@ class ChrootRunner:
             self._folder.mkdir(parents=True, exist_ok=True)
             probe = Path(tempfile.mkdtemp(prefix="probe-", dir=self._folder))
         except OSError as error:
-            raise Unable(f"{self._folder}: {error.strerror}") from error
+            raise CheckNotRun(f"{self._folder}: {error.strerror}") from error
         said = ""
         try:
             # Without a user namespace, registering qemu changes the host: the last resort, and only root can.
@@ -171,7 +172,7 @@ class ChrootRunner:
                 said = output.decode(errors="replace").strip().rpartition("\n")[2]
         finally:
             clear(probe)
-        raise Unable(f"private namespaces do not work here: {said}")
+        raise CheckNotRun(f"private namespaces do not work here: {said}")
 
 
 class _Process(subprocess.Popen[bytes]):
@@ -245,7 +246,7 @@ def _static_qemu() -> str:
         # Inside the chroot it would find no shared library of this machine.
         if path and b"ld-linux" not in Path(path).read_bytes()[:4096]:
             return path
-    raise Unable("this machine does not run arm64 code: install qemu-user-static")
+    raise CheckNotRun("this machine does not run arm64 code: install qemu-user-static")
 
 
 def _tool(name: str) -> str | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
-from builder.smoke.cpu.basic import kind, last_line_is
-from builder.smoke.static.run import Failed
+from builder.model.check import Check
+from builder.smoke.check import CheckFailed, check_kind
+from builder.smoke.cpu.execution import Execution, last_line_is
 from builder.smoke.structure_file import SETUP_FAILED, pattern
 
 NO_GPU = (
@@ -17,25 +17,25 @@ NO_GPU = (
 """What vLLM and torch say where there is no GPU."""
 
 
-@kind("fails-without-gpu")
-def fails_without_gpu(*, argv: Sequence[str] = (), matches: str = NO_GPU) -> dict[str, Any]:
+@check_kind("cpu", "fails-without-gpu")
+def fails_without_gpu(check: Check, *, argv: Sequence[str] = (), matches: str = NO_GPU) -> Execution:
     """What a container starts (or `argv`) gets as far as looking for a GPU, says that there is none, and ends by itself
     with an error: it does not hang, crash, or end well."""
 
     def judge(status: int, output: str) -> str:
         tail = output.strip()[-1500:]
         if status == 0:
-            raise Failed(f"it ends well without a GPU: {tail}")
+            raise CheckFailed(f"it ends well without a GPU: {tail}")
         if status >= 128 or status < 0:
-            raise Failed(f"a signal ended it (exit status {status}): {tail}")
+            raise CheckFailed(f"a signal ended it (exit status {status}): {tail}")
         found = re.search(matches, output)
         if not found:
-            raise Failed(f"it does not say that there is no GPU (exit status {status}): {tail}")
+            raise CheckFailed(f"it does not say that there is no GPU (exit status {status}): {tail}")
         return f"exit status {status}: {found[0]}"
 
     if not argv:
-        return {"code": "raise SystemExit('neither entrypoint nor command')", "judge": last_line_is(None)}
-    return {"argv": tuple(argv), "judge": judge, "quiet": True}
+        return Execution(check, last_line_is(None), code="raise SystemExit('neither entrypoint nor command')")
+    return Execution(check, judge, argv=tuple(argv), quiet=True)
 
 
 _STRANGER = """
@@ -55,17 +55,21 @@ print("as", os.getuid(), "called", user, "with its home in", home)
 """
 
 
-@kind("non-root")
+@check_kind("cpu", "non-root")
 def non_root(
-    *, modules: Sequence[str] = ("torch",), folders: Sequence[str] = (".cache", ".config", ".triton", ".nv")
-) -> dict[str, Any]:
+    check: Check,
+    *,
+    modules: Sequence[str] = ("torch",),
+    folders: Sequence[str] = (".cache", ".config", ".triton", ".nv"),
+) -> Execution:
     """A user that the image does not know can write the caches of CUDA, Triton and FlashInfer, and import modules."""
     code = _STRANGER.format(folders=list(folders), modules=list(modules))
-    return {"code": code, "judge": last_line_is(None), "user": "54321:54321"}
+    return Execution(check, last_line_is(None), code=code, user="54321:54321")
 
 
-@kind("structure-command")
+@check_kind("cpu", "structure-command")
 def structure_command(
+    check: Check,
     *,
     argv: Sequence[str],
     expected_output: Sequence[str] = (),
@@ -73,24 +77,24 @@ def structure_command(
     expected_error: Sequence[str] = (),
     excluded_error: Sequence[str] = (),
     status: int = 0,
-) -> dict[str, Any]:
+) -> Execution:
     """A command test of container-structure-test: exit status, and patterns of standard output and standard error."""
 
     def judge(code: int, output: str, errors: str) -> str:
         if code == SETUP_FAILED and status != code:
-            raise Failed("a command of its setup failed")
+            raise CheckFailed("a command of its setup failed")
         if code != status:
-            raise Failed(f"exit status {code}, not {status}: {(errors or output).strip()[-1500:]}")
+            raise CheckFailed(f"exit status {code}, not {status}: {(errors or output).strip()[-1500:]}")
         for what, text, wanted, unwanted in (
             ("output", output, expected_output, excluded_output),
             ("error", errors, expected_error, excluded_error),
         ):
             for each in wanted:
                 if not pattern(each).search(text):
-                    raise Failed(f"the {what} does not match {each!r}: {text.strip()[-500:]!r}")
+                    raise CheckFailed(f"the {what} does not match {each!r}: {text.strip()[-500:]!r}")
             for each in unwanted:
                 if pattern(each).search(text):
-                    raise Failed(f"the {what} matches {each!r}: {text.strip()[-500:]!r}")
+                    raise CheckFailed(f"the {what} matches {each!r}: {text.strip()[-500:]!r}")
         return f"exit status {code}"
 
-    return {"argv": tuple(argv), "judge": lambda code, output: "", "apart": judge, "quiet": True}
+    return Execution(check, lambda code, output: "", argv=tuple(argv), judge_streams=judge, quiet=True)

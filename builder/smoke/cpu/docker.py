@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from builder.errors import EngineError
-from builder.smoke.cpu.runner import Command, Unable, native, registered
+from builder.smoke.check import CheckNotRun
+from builder.smoke.cpu.runner import Command, native, registered
 from builder.smoke.image.layerstream import ZSTD, LayerStream
-from builder.smoke.image.opened import Image, blob_path
+from builder.smoke.image.opened import OpenedImage, blob_path
 from builder.versions import at_least
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ class DockerRunner:
 
     name = "docker"
 
-    def __init__(self, image: Image, folder: Path) -> None:
-        """Load the image. Raises Unable when docker's daemon does not answer or does not take the image."""
+    def __init__(self, image: OpenedImage, folder: Path) -> None:
+        """Load the image. Raises CheckNotRun when docker's daemon does not answer or does not take the image."""
         # Imported here: the docker SDK takes 0.3 s, and most checks run elsewhere.
         from builder.engine.daemon import Daemon
 
@@ -42,14 +43,14 @@ class DockerRunner:
         try:
             self._daemon = Daemon()
         except EngineError as error:
-            raise Unable(_text(error)) from error
+            raise CheckNotRun(_text(error)) from error
         try:
             self._version = self._daemon.version()
             if not native() and not registered():
-                raise Unable("it has no qemu for arm64 code (binfmt_misc has no entry qemu-aarch64 with flag F)")
+                raise CheckNotRun("it has no qemu for arm64 code (binfmt_misc has no entry qemu-aarch64 with flag F)")
             missing = [blob.digest for blob in image.layers if not blob.present]
             if missing:
-                raise Unable(f"{len(missing)} layers of the image are not here")
+                raise CheckNotRun(f"{len(missing)} layers of the image are not here")
             self.tag = f"builder-smoke:{image.digest.partition(':')[2][:24]}"
             self._ids = {image.digest, str(image.manifest["config"]["digest"])}
             self._loaded = self._daemon.image_id(self.tag) not in self._ids
@@ -57,13 +58,13 @@ class DockerRunner:
                 self._load(image)
         except EngineError as error:
             self._daemon.close()
-            raise Unable(_text(error)) from error
+            raise CheckNotRun(_text(error)) from error
         except BaseException:
             self._daemon.close()
             raise
 
     def start(self, command: Command) -> ContainerProcess:
-        """Start a command in a fresh container. Raises Unable when docker makes none."""
+        """Start a command in a fresh container. Raises CheckNotRun when docker makes none."""
         try:
             container = self._daemon.create(
                 f"builder-smoke-{uuid.uuid4().hex[:12]}",
@@ -77,7 +78,7 @@ class DockerRunner:
                 init=True,
             )
         except EngineError as error:
-            raise Unable(_text(error)) from error
+            raise CheckNotRun(_text(error)) from error
         return ContainerProcess(container, command.errors)
 
     def note(self) -> str:
@@ -93,7 +94,7 @@ class DockerRunner:
         finally:
             self._daemon.close()
 
-    def _load(self, image: Image) -> None:
+    def _load(self, image: OpenedImage) -> None:
         # Newer daemons take zstd, and none is known to refuse it; but plain tars always work.
         reason = "it has another image under this name afterwards"
         for plain in (False, True) if at_least(self._version, _ZSTD_SINCE) else (True,):
@@ -104,7 +105,7 @@ class DockerRunner:
                 continue
             if self._daemon.image_id(self.tag) in self._ids:
                 return
-        raise Unable(f"docker {self._version} does not load the image: {reason}")
+        raise CheckNotRun(f"docker {self._version} does not load the image: {reason}")
 
 
 class ContainerProcess:
@@ -140,7 +141,7 @@ class ContainerProcess:
         return self._code
 
     def wait(self) -> int:
-        """Wait for the end, remove the container, and give its exit status. Raises Unable when the daemon is gone."""
+        """Wait for the end, remove the container, and give its exit status. Raises CheckNotRun when the daemon is gone."""
         for thread in self._threads:
             thread.join()
         if self._code is None:
@@ -148,11 +149,11 @@ class ContainerProcess:
                 code = self._container.wait(60)
                 self._container.remove()
             except EngineError as error:
-                raise Unable(_text(error)) from error
+                raise CheckNotRun(_text(error)) from error
             if code is None:
-                raise Unable(f"docker ended the output of {self._container.name}, which still runs")
+                raise CheckNotRun(f"docker ended the output of {self._container.name}, which still runs")
             if self._problem is not None:
-                raise Unable(_text(self._problem))
+                raise CheckNotRun(_text(self._problem))
             self._code = code
         return self._code
 
@@ -180,7 +181,7 @@ def _text(error: EngineError) -> str:
     return f"{error.what}: {error.cause}" if error.cause else error.what
 
 
-def _archive(image: Image, tag: str, file: IO[bytes], *, plain: bool) -> None:
+def _archive(image: OpenedImage, tag: str, file: IO[bytes], *, plain: bool) -> None:
     """Write what `docker load` takes: an OCI layout that is, by its manifest.json, docker's own format as well."""
     layout = image.layers[0].path.parents[2]
     digests = [image.digest, image.manifest["config"]["digest"], *dict.fromkeys(b.digest for b in image.layers)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from builder.smoke.cpu.basic import kind, last_line_is
+from builder.model.check import Check
+from builder.smoke.check import check_kind
+from builder.smoke.cpu.execution import Execution, last_line_is
 
 _AUDIO = r"""
 import io, av, numpy, soundfile, soxr
@@ -73,14 +73,14 @@ print("10 frames by av", av.__version__, "and OpenCV", cv2.__version__)
 """
 
 
-@kind("audio-decodes")
-def audio_decodes() -> dict[str, Any]:
+@check_kind("cpu", "audio-decodes")
+def audio_decodes(check: Check) -> Execution:
     """A tone, encoded as WAV, FLAC, Ogg Vorbis and MP3, is decoded by soundfile and PyAV, and resampled by soxr, as
     what it was."""
-    return {"code": _AUDIO, "judge": last_line_is(None)}
+    return Execution(check, last_line_is(None), code=_AUDIO)
 
 
-@kind("video-decodes")
-def video_decodes() -> dict[str, Any]:
+@check_kind("cpu", "video-decodes")
+def video_decodes(check: Check) -> Execution:
     """Ten frames of MPEG-4, made in the image, are decoded by PyAV, and by OpenCV from memory, each with its light."""
-    return {"code": _VIDEO, "judge": last_line_is(None)}
+    return Execution(check, last_line_is(None), code=_VIDEO)

@@ -67,7 +67,7 @@ class Runner(Protocol):
         """Remove what was set up."""
 
 
-class Unable(Exception):
+class CheckNotRun(Exception):
     """A way to run images does not work on this machine; says why."""
 
 

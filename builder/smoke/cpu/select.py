@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from builder.smoke.check import CheckNotRun
 from builder.smoke.cpu.chroot import ChrootRunner
 from builder.smoke.cpu.docker import DockerRunner
-from builder.smoke.cpu.runner import Runner, Unable
-from builder.smoke.image.opened import Image
+from builder.smoke.cpu.runner import Runner
+from builder.smoke.image.opened import OpenedImage
 
 
-def pick_runner(image: Image, folder: Path, only: str | None = None) -> Runner:
+def pick_runner(image: OpenedImage, folder: Path, only: str | None = None) -> Runner:
     """The first way that works: docker, else a chroot in private namespaces. only: just this one ("docker", "chroot").
 
-    folder: where to unpack the image. Raises Unable, with the reasons.
+    folder: where to unpack the image. Raises CheckNotRun, with the reasons.
     """
-    ways: Iterable[tuple[str, Callable[[Image, Path], Runner]]] = (("docker", DockerRunner), ("chroot", ChrootRunner))
+    ways: Iterable[tuple[str, Callable[[OpenedImage, Path], Runner]]] = (
+        ("docker", DockerRunner),
+        ("chroot", ChrootRunner),
+    )
     reasons = []
     for name, way in ways:
         if only in (None, name):
             try:
                 return way(image, folder)
-            except Unable as reason:
+            except CheckNotRun as reason:
                 reasons.append(f"{name}: {reason}")
-    raise Unable("; ".join(reasons))
+    raise CheckNotRun("; ".join(reasons))

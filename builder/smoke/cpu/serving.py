@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from builder.smoke.cpu.basic import kind
-from builder.smoke.static.run import Failed
+from builder.model.check import Check
+from builder.smoke.check import CheckFailed, check_kind
+from builder.smoke.cpu.execution import Execution, Judge
 
 PROGRAM = r'''
 import contextlib, dataclasses, importlib.util, io, typing
@@ -93,21 +93,21 @@ def _ignored(variables):
 """Defines `problems(argv, variables)`. Run in the image, or beside the same version's wheel of another platform."""
 
 
-@kind("serve-command")
-def serve_command(*, argv: Sequence[str], variables: Sequence[str] = ()) -> dict[str, Any]:
+@check_kind("cpu", "serve-command")
+def serve_command(check: Check, *, argv: Sequence[str], variables: Sequence[str] = ()) -> Execution:
     """vLLM's own parser takes the words after `vllm serve`, it knows every name in them, and reads the variables."""
     code = (
         f"{PROGRAM}\nfound = problems({list(argv)!r}, {list(variables)!r})\n"
         "print('\\n'.join(found))\nraise SystemExit(1 if found else 0)\n"
     )
     # Under qemu it takes seven minutes on a core of two.
-    return {"code": code, "judge": _nothing_found(len(argv)), "timeout": 1800.0}
+    return Execution(check, _nothing_found(len(argv)), code=code, timeout=1800.0)
 
 
-def _nothing_found(words: int) -> Callable[[int, str], str]:
+def _nothing_found(words: int) -> Judge:
     def judge(status: int, output: str) -> str:
         if status:
-            raise Failed(f"vLLM refuses the serving command: {output.strip()[-1500:]}")
+            raise CheckFailed(f"vLLM refuses the serving command: {output.strip()[-1500:]}")
         return f"vLLM's parser takes all {words} words"
 
     return judge

@@ -11,7 +11,7 @@ from typing import Any
 
 import requests
 
-from builder.smoke.static.run import Failed
+from builder.smoke.check import CheckFailed
 
 
 @dataclass
@@ -39,11 +39,11 @@ class Client:
             self.session.headers["Authorization"] = f"Bearer {key}"
 
     def get(self, path: str, timeout: float = 30) -> requests.Response:
-        """GET. Raises Failed when no answer with status 200 comes."""
+        """GET. Raises CheckFailed when no answer with status 200 comes."""
         try:
             return _good(self.session.get(self.url + path, timeout=timeout), path)
         except requests.RequestException as error:
-            raise Failed(f"{path}: {_why(error, timeout)}") from error
+            raise CheckFailed(f"{path}: {_why(error, timeout)}") from error
 
     def json(self, path: str) -> Any:
         """GET of JSON."""
@@ -51,24 +51,24 @@ class Client:
         try:
             return answer.json()
         except ValueError as error:
-            raise Failed(f"{path} answers no JSON: {answer.text[:200]!r}") from error
+            raise CheckFailed(f"{path} answers no JSON: {answer.text[:200]!r}") from error
 
     def chat(self, text: str, **more: Any) -> dict[str, Any]:
-        """One chat completion: its first choice. Raises Failed."""
+        """One chat completion: its first choice. Raises CheckFailed."""
         path = "/v1/chat/completions"
         try:
             answer = _good(self.session.post(self.url + path, json=self._body(text, more), timeout=self.patience), path)
             choice = json.loads(answer.text)["choices"][0]
         except requests.RequestException as error:
-            raise Failed(f"{path}: {_why(error, self.patience)}") from error
+            raise CheckFailed(f"{path}: {_why(error, self.patience)}") from error
         except (ValueError, LookupError, TypeError) as error:
-            raise Failed(f"{path} answers something else than a completion: {answer.text[:200]!r}") from error
+            raise CheckFailed(f"{path} answers something else than a completion: {answer.text[:200]!r}") from error
         if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
-            raise Failed(f"{path} answers a choice without a message: {answer.text[:200]!r}")
+            raise CheckFailed(f"{path} answers a choice without a message: {answer.text[:200]!r}")
         return choice
 
     def stream(self, text: str, **more: Any) -> Stream:
-        """One streamed chat completion. Raises Failed."""
+        """One streamed chat completion. Raises CheckFailed."""
         path = "/v1/chat/completions"
         body = self._body(text, {"stream": True, "stream_options": {"include_usage": True}, **more})
         found = Stream()
@@ -77,27 +77,27 @@ class Client:
                 for data in self._events(_good(answer, path)):
                     _take(found, data)
         except requests.RequestException as error:
-            raise Failed(f"the stream broke after {found.chunks} chunks: {_why(error, self.patience)}") from error
+            raise CheckFailed(f"the stream broke after {found.chunks} chunks: {_why(error, self.patience)}") from error
         return found
 
     def _events(self, answer: requests.Response) -> Iterator[dict[str, Any] | None]:
         end = time.monotonic() + self.patience
         for line in answer.iter_lines(chunk_size=None):
             if time.monotonic() > end:
-                raise Failed(f"the stream did not end within {self.patience:g} s")
+                raise CheckFailed(f"the stream did not end within {self.patience:g} s")
             if not line or line.startswith(b":"):
                 continue
             if not line.startswith(b"data: "):
-                raise Failed(f"the stream has a line that is no event: {line[:200]!r}")
+                raise CheckFailed(f"the stream has a line that is no event: {line[:200]!r}")
             if line == b"data: [DONE]":
                 yield None
                 continue
             try:
                 data = json.loads(line[len(b"data: ") :])
             except ValueError as error:
-                raise Failed(f"the stream has an event that is not JSON: {line[:200]!r}") from error
+                raise CheckFailed(f"the stream has an event that is not JSON: {line[:200]!r}") from error
             if not isinstance(data, dict):
-                raise Failed(f"the stream has an event that is no object: {line[:200]!r}")
+                raise CheckFailed(f"the stream has an event that is no object: {line[:200]!r}")
             yield data
 
     def _body(self, text: str, more: dict[str, Any]) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def _take(found: Stream, data: dict[str, Any] | None) -> None:
         found.done = True
         return
     if "error" in data:
-        raise Failed(f"the stream says: {str(data['error'])[:300]}")
+        raise CheckFailed(f"the stream says: {str(data['error'])[:300]}")
     found.usage = data.get("usage") or found.usage
     for choice in data.get("choices") or ():
         delta = choice.get("delta") or {}
@@ -131,13 +131,13 @@ def counters(text: str) -> dict[str, float]:
             try:
                 found[match[1]] = found.get(match[1], 0.0) + float(match[2])
             except ValueError as error:
-                raise Failed(f"/metrics has a value that is no number: {line[:200]!r}") from error
+                raise CheckFailed(f"/metrics has a value that is no number: {line[:200]!r}") from error
     return found
 
 
 def _good(answer: requests.Response, path: str) -> requests.Response:
     if answer.status_code != 200:
-        raise Failed(f"{path} answers {answer.status_code}: {answer.text.strip()[:300]}")
+        raise CheckFailed(f"{path} answers {answer.status_code}: {answer.text.strip()[:300]}")
     return answer
 
 

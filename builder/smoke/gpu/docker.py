@@ -13,8 +13,7 @@ from pathlib import Path
 
 from builder.serve.formats import docker_words
 from builder.serve.spec import Container
-from builder.smoke.cpu.runner import Unable
-from builder.smoke.static.run import Failed
+from builder.smoke.check import CheckFailed, CheckNotRun
 
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 
@@ -45,7 +44,7 @@ class Docker:
         self._active: set[str] = set()
 
     def __call__(self, *words: str, timeout: float = 60) -> Done:
-        """Run `docker WORDS`. Raises Unable when docker (or ssh) is not installed."""
+        """Run `docker WORDS`. Raises CheckNotRun when docker (or ssh) is not installed."""
         argv = ["docker", *words]
         if self.peer:
             argv = [*SSH, self.peer, shlex.join(argv)]
@@ -61,7 +60,7 @@ class Docker:
                 start_new_session=True,
             )
         except FileNotFoundError as error:
-            raise Unable(f"{argv[0]} is not installed") from error
+            raise CheckNotRun(f"{argv[0]} is not installed") from error
         try:
             out, said = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
@@ -75,11 +74,11 @@ class Docker:
         return Done(process.returncode, out, said)
 
     def ready(self) -> str:
-        """The daemon's version. Raises Unable when it does not answer."""
+        """The daemon's version. Raises CheckNotRun when it does not answer."""
         done = self("version", "--format", "{{.Server.Version}}", timeout=30)
         if done.code != 0 or not done.out.strip():
             where = f" on {self.peer}" if self.peer else ""
-            raise Unable(f"docker's daemon does not answer{where}: {_last(done) or 'no reason given'}")
+            raise CheckNotRun(f"docker's daemon does not answer{where}: {_last(done) or 'no reason given'}")
         return done.out.strip()
 
     def identity(self, image: str) -> str | None:
@@ -104,19 +103,19 @@ class Docker:
 
     @contextlib.contextmanager
     def started(self, container: Container) -> Iterator[Running]:
-        """A container in the background, removed at the end. Raises Failed when docker does not start it."""
+        """A container in the background, removed at the end. Raises CheckFailed when docker does not start it."""
         named = unique(container)
         try:
             done = self(*_words(named, detach=True), timeout=300)
             if done.code != 0:
-                raise Failed(f"docker does not start the container: {_last(done)}")
+                raise CheckFailed(f"docker does not start the container: {_last(done)}")
             yield Running(self, named)
         finally:
             self.remove(named.name)
 
     def remove(self, name: str) -> None:
         """Remove a container, running or not; that there is none is no error."""
-        with contextlib.suppress(Unable):
+        with contextlib.suppress(CheckNotRun):
             self("rm", "--force", "--volumes", name, timeout=120)
 
 
@@ -133,13 +132,13 @@ class Running:
         return done.out + done.said
 
     def state(self) -> State:
-        """Raises Unable when docker does not know the container."""
+        """Raises CheckNotRun when docker does not know the container."""
         done = self.docker("inspect", "--format", "{{json .State}}", self.container.name)
         try:
             found = json.loads(done.out)
             return State(bool(found["Running"]), int(found["ExitCode"]), bool(found.get("OOMKilled")))
         except (ValueError, KeyError, TypeError) as error:
-            raise Unable(f"docker does not know {self.container.name}: {_last(done)}") from error
+            raise CheckNotRun(f"docker does not know {self.container.name}: {_last(done)}") from error
 
     def stop(self, patience: int) -> Done:
         """Ask it to end; docker kills it after `patience` seconds."""

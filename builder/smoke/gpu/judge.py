@@ -1,4 +1,4 @@
-"""What the probes' findings mean: each function returns a message or raises Failed."""
+"""What the probes' findings mean: each function returns a message or raises CheckFailed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from builder.smoke.static.run import Failed
+from builder.smoke.check import CheckFailed
 from builder.versions import nccl_version, same_nccl
 
 GB10 = (12, 1)
@@ -18,11 +18,11 @@ def device(found: Mapping[str, Any]) -> str:
     capability = tuple(found["capability"])
     text = f"{found['name']}, {capability[0]}.{capability[1]}, torch {found['torch']}, CUDA {found['cuda']}"
     if capability != GB10:
-        raise Failed(f"torch in the image sees {text}; a GB10 is 12.1")
+        raise CheckFailed(f"torch in the image sees {text}; a GB10 is 12.1")
     # Float32 has 24 bits and bfloat16 8, over sums of 256: far below these limits when right, about 1 when wrong.
     for name, limit in (("rms_float32", 1e-3), ("rms_bfloat16", 1e-2)):
         if not (error := _number(found[name])) <= limit:
-            raise Failed(f"{text}: a product is off by {error:.2g} ({name}, at most {limit:g})")
+            raise CheckFailed(f"{text}: a product is off by {error:.2g} ({name}, at most {limit:g})")
     return text
 
 
@@ -30,10 +30,10 @@ def triton(found: Mapping[str, Any], *, arch: str) -> str:
     """The kernel was compiled for `arch`, and its result is right."""
     text = f"Triton {found['triton']}, ptxas {found['ptxas'] or 'unknown'}"
     if found["target"] != arch or not found["cubin_bytes"]:
-        raise Failed(f"{text}: compiled for {found['target']}, not {arch}")
+        raise CheckFailed(f"{text}: compiled for {found['target']}, not {arch}")
     # Products of bfloat16 numbers summed in float32: 2^-24 times a few.
     if not (error := _number(found["rms"])) <= 1e-4:
-        raise Failed(f"{text}: {arch} gives wrong numbers, off by {error:.2g} (at most 1e-4)")
+        raise CheckFailed(f"{text}: {arch} gives wrong numbers, off by {error:.2g} (at most 1e-4)")
     return f"{text}: {arch}, off by {error:.1g}"
 
 
@@ -44,20 +44,20 @@ def marlin(found: Mapping[str, Any], *, atomic: bool) -> str:
     """
     limit, cases = found["tolerance"], found["cases"]
     if len({case["seed"] for case in cases}) < 2:
-        raise Failed(f"the probe looked at {len(cases)} cases of one seed; two were asked for")
+        raise CheckFailed(f"the probe looked at {len(cases)} cases of one seed; two were asked for")
     rms, worst = (_largest([case[name] for case in cases]) for name in ("rms", "worst"))
     launches = sum(case["launches"] for case in cases)
     if min(case["launches"] for case in cases) < 2:
-        raise Failed("the probe launched a kernel once only: a race would not show")
+        raise CheckFailed("the probe launched a kernel once only: a race would not show")
     text = f"vLLM {found['vllm']}, {launches} launches: rms error {rms:.2g} (≤ {limit['rms']:.2g}), "
     text += f"worst {worst:.2g} (≤ {limit['worst']:.2g})"
     bad = sum(case["bad"] for case in cases)
     if bad or not rms <= limit["rms"] or not worst <= limit["worst"]:
         alone = " in some launches only: a race" if 0 < bad < launches else ""
-        raise Failed(f"{text}: wrong numbers{alone}")
+        raise CheckFailed(f"{text}: wrong numbers{alone}")
     different = sum(case["different"] for case in cases)
     if different and not (atomic and found["atomic_add"] == "1"):
-        raise Failed(f"{text}: {different} launches differ from the first with the same input: a race")
+        raise CheckFailed(f"{text}: {different} launches differ from the first with the same input: a race")
     return text
 
 
@@ -67,7 +67,7 @@ def all_reduce(
     """Every rank has the right sum, from the one libnccl that was asked for. at_least: GB/s of bus bandwidth."""
     if [(each["rank"], each["size"]) for each in found] != [(rank, len(found)) for rank in range(len(found))]:
         ranks = ", ".join("{rank} of {size}".format(**each) for each in found)
-        raise Failed(f"not {len(found)} ranks of one sum: {ranks}")
+        raise CheckFailed(f"not {len(found)} ranks of one sum: {ranks}")
     for each in found:
         where = f"rank {each['rank']}: " if len(found) > 1 else ""
         # Float32 sums of a few numbers: a few units of the last of 24 bits.
@@ -75,22 +75,24 @@ def all_reduce(
         for name in ("sum", "scaled"):
             error = each["error"][name]
             if not _number(error) <= limit:
-                raise Failed(f"{where}the {name} over {each['size']} ranks is off by {error} (at most {limit:.1g})")
+                raise CheckFailed(
+                    f"{where}the {name} over {each['size']} ranks is off by {error} (at most {limit:.1g})"
+                )
         said = {path: nccl_version(number) for path, number in each["mapped"].items()}
         text = ", ".join(f"{path} ({number})" for path, number in said.items()) or "none"
         if not said:
-            raise Failed(f"{where}no libnccl is in memory: NCCL did not compute this")
+            raise CheckFailed(f"{where}no libnccl is in memory: NCCL did not compute this")
         if under and (len(said) != 1 or not next(iter(said)).startswith(under.rstrip("/") + "/")):
-            raise Failed(f"{where}libnccl in memory: {text}; expected one below {under}")
+            raise CheckFailed(f"{where}libnccl in memory: {text}; expected one below {under}")
         if version and not all(same_nccl(number, version) for number in said.values()):
-            raise Failed(f"{where}libnccl in memory: {text}; expected version {version}")
+            raise CheckFailed(f"{where}libnccl in memory: {text}; expected version {version}")
     first = found[0]
     rate = -_largest([-_number(each["bus_gb_s"]) for each in found])
     text = f"{first['size']} ranks, NCCL {', '.join(sorted(set(map(nccl_version, first['mapped'].values()))))}"
     if len(found) > 1:
         text += f", bus bandwidth {rate:.1f} GB/s"
         if not rate >= at_least:
-            raise Failed(f"{text}; at least {at_least:g} expected: check the link and its MTU")
+            raise CheckFailed(f"{text}; at least {at_least:g} expected: check the link and its MTU")
     return text
 
 
@@ -100,12 +102,12 @@ def network(log: Sequence[str], *, transport: str, interface: str, devices: Sequ
     text = "; ".join(line.partition("NCCL INFO ")[2] or line for line in used) or "its log names none"
     kind = {"roce": "IB", "socket": "Socket"}[transport]
     if not any(f"Using network {kind}" in line for line in used):
-        raise Failed(f"NCCL should use {transport}: {text}")
+        raise CheckFailed(f"NCCL should use {transport}: {text}")
     chosen = " ".join(line for line in used if f"NET/{kind} : Using" in line)
     wanted = list(devices) if transport == "roce" else [interface]
     names = re.findall(r"\[\d+\]([^\s:]+):", chosen)
     if not names or not set(names) <= set(wanted):
-        raise Failed(f"NCCL should go over {', '.join(wanted)}: {text}")
+        raise CheckFailed(f"NCCL should go over {', '.join(wanted)}: {text}")
     return text
 
 
@@ -113,14 +115,14 @@ def nccl_tests(output: str) -> str:
     """all_reduce_perf of nccl-tests with -c 1: no element was wrong."""
     if not (bounds := [line for line in output.splitlines() if "Out of bounds values" in line]):
         tail = " | ".join(output.strip().splitlines()[-2:])[-400:]
-        raise Failed(f"all_reduce_perf gives no result: {tail or 'it prints nothing'}")
+        raise CheckFailed(f"all_reduce_perf gives no result: {tail or 'it prints nothing'}")
     rows = [line.split() for line in output.splitlines() if line.strip()[:1].isdigit()]
     wrong = [row for row in rows if len(row) >= 13 and (row[8] not in ("0", "N/A") or row[12] not in ("0", "N/A"))]
     checked = [row for row in rows if len(row) >= 13 and row[8] != "N/A"]
     if wrong or not all(line.rstrip().endswith("OK") for line in bounds):
-        raise Failed(f"all_reduce_perf finds wrong values at {len(wrong)} sizes: {bounds[0].strip('# ')}")
+        raise CheckFailed(f"all_reduce_perf finds wrong values at {len(wrong)} sizes: {bounds[0].strip('# ')}")
     if not checked:
-        raise Failed("all_reduce_perf checked no values")
+        raise CheckFailed("all_reduce_perf checked no values")
     rate = next((line.partition(":")[2].strip() for line in output.splitlines() if "Avg bus bandwidth" in line), "?")
     return f"{len(checked)} sizes right, average bus bandwidth {rate} GB/s"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from builder.doctor.host import Host
 from builder.doctor.machine import driver
@@ -14,15 +14,25 @@ from builder.doctor.question import Question
 from builder.model.base import Base
 from builder.model.recipe import Recipe
 from builder.serve.spec import Container, Mount, container
-from builder.smoke.cpu.runner import Unable
+from builder.smoke.check import CheckFailed, CheckNotRun
 from builder.smoke.gpu import peer as gpu_peer
 from builder.smoke.gpu.docker import Docker
 from builder.smoke.gpu.probe import ask, probe_container
-from builder.smoke.static.run import Failed
 
 
 @dataclass(frozen=True)
-class Image:
+class Needs:
+    """What a kind of gpu check needs: the machine, a container of the image, or a server.
+
+    flag: the check applies only to a server with this option of `vllm serve`.
+    """
+
+    subject: Literal["machine", "image", "server"]
+    flag: str | None = None
+
+
+@dataclass(frozen=True)
+class GpuImage:
     """What is tested. ids: by which docker may know it, its manifest's and its config's digest.
 
     name: in docker. load: puts it there under that name; raises BuilderError.
@@ -57,26 +67,28 @@ class Options:
 
 
 def require_spark(host: Host) -> str:
-    """Name and driver of this machine's GPU. Raises Unable when it is no GB10."""
+    """Name and driver of this machine's GPU. Raises CheckNotRun when it is no GB10."""
     got = host.run("nvidia-smi", "--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader")
     if got is None or got.code or not got.text.strip():
         loaded = host.read("/proc/driver/nvidia/version")
         if loaded:
-            raise Unable("nvidia-smi does not answer, though NVIDIA's driver is loaded: builder doctor")
-        raise Unable("no NVIDIA GPU is here: the gpu tier needs a GB10")
+            raise CheckNotRun("nvidia-smi does not answer, though NVIDIA's driver is loaded: builder doctor")
+        raise CheckNotRun("no NVIDIA GPU is here: the gpu tier needs a GB10")
     found = [part.strip() for part in got.text.strip().splitlines()[0].split(",")]
     if len(found) < 3 or found[1] != "12.1":
-        raise Unable(f"{found[0]} is no GB10: compute capability {found[1] if len(found) > 1 else 'unknown'}, not 12.1")
+        raise CheckNotRun(
+            f"{found[0]} is no GB10: compute capability {found[1] if len(found) > 1 else 'unknown'}, not 12.1"
+        )
     return f"{found[0]}, driver {found[2]}"
 
 
 @dataclass(frozen=True)
-class Site:
+class Machine:
     """A Spark with the image. served: the recipe as it is served here; recipe: as it was built."""
 
     host: Host
     docker: Docker
-    image: Image
+    image: GpuImage
     recipe: Recipe
     served: Recipe
     base: Base
@@ -89,12 +101,12 @@ class Site:
         return container(alone, self.base, self.image.name, offline=self.options.offline)
 
     def driver(self) -> str:
-        """The driver's version. Raises Failed when the GB10 or the base needs another."""
+        """The driver's version. Raises CheckFailed when the GB10 or the base needs another."""
         found = driver(Question(self.host, base=self.base))
         if found.state == "failed":
-            raise Failed(f"{found.message}: {found.fix}")
+            raise CheckFailed(f"{found.message}: {found.fix}")
         if found.state == "unknown":
-            raise Unable(found.message)
+            raise CheckNotRun(found.message)
         return found.message
 
     def ask(
@@ -117,21 +129,23 @@ class Site:
         done = self.docker.run(made, timeout)
         if done.code != 0:
             said = " | ".join((done.said.strip() or done.out.strip()).splitlines()[-2:])[-400:]
-            raise Failed(f"{path} {'did not end in time' if done.code is None else f'ended with {done.code}'}: {said}")
+            raise CheckFailed(
+                f"{path} {'did not end in time' if done.code is None else f'ended with {done.code}'}: {said}"
+            )
         return done.out
 
     def link(self) -> gpu_peer.Link:
-        """The direct link. Raises Unable without a peer."""
+        """The direct link. Raises CheckNotRun without a peer."""
         return self._link
 
     @cached_property
     def _link(self) -> gpu_peer.Link:
         if not self.options.peer:
-            raise Unable("no second Spark was given: --peer ADDRESS")
+            raise CheckNotRun("no second Spark was given: --peer ADDRESS")
         return gpu_peer.find_link(self.host, self.options.peer, interface=self.options.interface, hca=self.options.hca)
 
     def peer(self) -> Docker:
-        """Docker on the peer, which has the same image. Raises Unable and Failed."""
+        """Docker on the peer, which has the same image. Raises CheckNotRun and CheckFailed."""
         self.link()
         there = Docker(self.options.peer)
         gpu_peer.same_image(there, self.image.name, self.image.ids)

@@ -15,10 +15,9 @@ from typing import Any
 
 from builder.doctor.host import Host, Outcome
 from builder.serve.spec import Container, Node
-from builder.smoke.cpu.runner import Unable
+from builder.smoke.check import CheckFailed, CheckNotRun
 from builder.smoke.gpu.docker import SSH, Docker
 from builder.smoke.gpu.probe import ask, probe_container
-from builder.smoke.static.run import Failed
 
 PORT = 29517
 """Where the ranks meet, on the first node."""
@@ -61,16 +60,16 @@ class Peer:
 def find_link(host: Host, peer: str, *, interface: str | None = None, hca: str | None = None) -> Link:
     """The link that leads to `peer`, an address on it that ssh reaches too. interface, hca: of this node, if told.
 
-    Raises Unable when there is none, or ssh does not get there.
+    Raises CheckNotRun when there is none, or ssh does not get there.
     """
     here = _end(host, peer, interface, hca)
     if here.interface == "lo":
-        raise Unable(f"{peer} is this machine, not another one")
+        raise CheckNotRun(f"{peer} is this machine, not another one")
     other = Peer(peer)
     hello = other.run("true")
     if hello is None or hello.code:
         said = hello.text.strip().splitlines()[-1:] if hello else []
-        raise Unable(f"ssh {peer} does not work without a password: {said[0] if said else 'no answer'}")
+        raise CheckNotRun(f"ssh {peer} does not work without a password: {said[0] if said else 'no answer'}")
     return Link(here, _end(other, here.address))
 
 
@@ -80,9 +79,9 @@ def _end(host: Host | Peer, towards: str, interface: str | None = None, hca: str
         route = json.loads(got.text)[0] if got is not None and not got.code else {}
         device, address = str(route["dev"]), str(route["prefsrc"])
     except (ValueError, LookupError, TypeError) as error:
-        raise Unable(f"no route to {towards}: give its address on the direct link") from error
+        raise CheckNotRun(f"no route to {towards}: give its address on the direct link") from error
     if interface and device != interface:
-        raise Unable(f"{towards} is reached over {device}, not over {interface}")
+        raise CheckNotRun(f"{towards} is reached over {device}, not over {interface}")
     if hca:
         return End(address, device, tuple(name.partition(":")[0] for name in hca.split(",")))
     listed = host.run("sh", "-c", f"ls -d /sys/class/infiniband/*/device/net/{shlex.quote(device)}")
@@ -96,23 +95,23 @@ def settings(end: End, transport: str) -> dict[str, str]:
     if transport == "socket":
         return {**made, "UCX_NET_DEVICES": end.interface, "NCCL_IB_DISABLE": "1"}
     if not end.devices:
-        raise Unable(f"{end.interface} has no RDMA device: load mlx5_ib, or give --hca")
+        raise CheckNotRun(f"{end.interface} has no RDMA device: load mlx5_ib, or give --hca")
     return {**made, "NCCL_IB_HCA": ",".join(end.devices), "NCCL_IB_DISABLE": "0"}
 
 
 def same_image(docker: Docker, image: str, ids: frozenset[str]) -> None:
-    """Raises Unable when the peer lacks the image, Failed when it has another one under this name."""
+    """Raises CheckNotRun when the peer lacks the image, CheckFailed when it has another one under this name."""
     found = docker.identity(image)
     if found is None:
-        raise Unable(f"{docker.peer} has no image {image}: builder deploy, or docker pull it there")
+        raise CheckNotRun(f"{docker.peer} has no image {image}: builder deploy, or docker pull it there")
     if found not in ids:
-        raise Failed(f"{image} is another image on {docker.peer}: {found}")
+        raise CheckFailed(f"{image} is another image on {docker.peer}: {found}")
 
 
 def all_reduce(
     here: Docker, there: Docker, container: Container, link: Link, transport: str, timeout: float
 ) -> list[dict[str, Any]]:
-    """What both ranks found. Raises Failed and Unable."""
+    """What both ranks found. Raises CheckFailed and CheckNotRun."""
     containers = []
     for rank, end in enumerate((link.here, link.there)):
         ranks = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": link.here.address, "MASTER_PORT": str(PORT)}
@@ -131,10 +130,12 @@ def all_reduce(
             raise
     errors = [error for job in jobs if (error := job.exception()) is not None]
     for error in errors:
-        if not isinstance(error, Failed | Unable):
+        if not isinstance(error, CheckFailed | CheckNotRun):
             raise error
     if errors:
-        raise Failed("; ".join(f"rank {rank}: {job.exception()}" for rank, job in enumerate(jobs) if job.exception()))
+        raise CheckFailed(
+            "; ".join(f"rank {rank}: {job.exception()}" for rank, job in enumerate(jobs) if job.exception())
+        )
     return [job.result() for job in jobs]
 
 

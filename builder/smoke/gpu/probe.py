@@ -13,10 +13,9 @@ from typing import Any
 
 from builder.serve.spec import Container
 from builder.smoke import probes
-from builder.smoke.cpu.runner import Unable
+from builder.smoke.check import CheckFailed, CheckNotRun
 from builder.smoke.gpu.docker import Docker, Done
 from builder.smoke.probes.say import MARK
-from builder.smoke.static.run import Failed
 
 _BOOT = """
 import base64, io, runpy, sys, tempfile, zipfile
@@ -57,25 +56,25 @@ def packed() -> str:
 
 
 def ask(docker: Docker, container: Container, timeout: float) -> dict[str, Any]:
-    """What a probe found. Raises Failed when it broke, Unable when the image has nothing to probe."""
+    """What a probe found. Raises CheckFailed when it broke, CheckNotRun when the image has nothing to probe."""
     return read(docker.run(container, timeout), timeout)
 
 
 def read(done: Done, timeout: float) -> dict[str, Any]:
-    """What a probe printed. Raises Failed, and Unable where it says that there is nothing to probe."""
+    """What a probe printed. Raises CheckFailed, and CheckNotRun where it says that there is nothing to probe."""
     lines = [line for line in done.out.splitlines() if line.startswith(MARK)]
     if not lines:
         tail = " | ".join((done.said.strip() or done.out.strip()).splitlines()[-3:])[-600:]
         how = f"did not end within {timeout:g} s" if done.code is None else f"ended with {done.code} and no result"
-        raise Failed(f"the probe {how}" + (f": {tail}" if tail else ""))
+        raise CheckFailed(f"the probe {how}" + (f": {tail}" if tail else ""))
     try:
         found = json.loads(lines[-1][len(MARK) :])
     except ValueError as error:
-        raise Failed(f"the probe's result is not JSON: {lines[-1][:200]}") from error
+        raise CheckFailed(f"the probe's result is not JSON: {lines[-1][:200]}") from error
     if not isinstance(found, dict):
-        raise Failed(f"the probe's result is no object: {lines[-1][:200]}")
+        raise CheckFailed(f"the probe's result is no object: {lines[-1][:200]}")
     if "not_run" in found:
-        raise Unable(str(found["not_run"]))
+        raise CheckNotRun(str(found["not_run"]))
     if "error" in found and not isinstance(found["error"], dict):
-        raise Failed(str(found["error"]))
+        raise CheckFailed(str(found["error"]))
     return found

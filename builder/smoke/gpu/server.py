@@ -1,36 +1,24 @@
-"""Checks of a server that was started from the image. Each returns a message or raises Failed."""
+"""A server started from the image: its container, waiting until it is healthy, the processes on the GPU."""
 
 from __future__ import annotations
 
-import json
+import contextlib
+import os
 import re
+import socket
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
-from builder.bench.measure import Scenario, Server, measure
 from builder.doctor.host import Host
-from builder.errors import NetworkError
 from builder.model.recipe import Recipe
-from builder.smoke.cpu.runner import Unable
+from builder.serve.spec import Container, container
+from builder.smoke.check import CheckFailed, CheckNotRun
 from builder.smoke.gpu import logs as gpu_logs
-from builder.smoke.gpu.client import Client, counters
+from builder.smoke.gpu import peer as gpu_peer
+from builder.smoke.gpu.client import Client
 from builder.smoke.gpu.docker import Running
-from builder.smoke.static.run import Failed
-
-_TOOL = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "The current weather of a city",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-    },
-}
-_COPIED = "The quick brown fox jumps over the lazy dog while seven wizards quietly mix a dozen jugs of liquid. "
-_AT_ONCE = 16
-"""Tokens that may come in one piece: more than any drafter proposes for one step."""
-_DRAFTED, _ACCEPTED = "vllm:spec_decode_num_draft_tokens_total", "vllm:spec_decode_num_accepted_tokens_total"
+from builder.smoke.gpu.machine import Machine
 
 
 @dataclass
@@ -46,6 +34,48 @@ class Serving:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
+@contextlib.contextmanager
+def started(machine: Machine) -> Iterator[Serving]:
+    """The container of `builder run`, on a port of this machine's loopback that is free."""
+    served, options = machine.served, machine.options
+    with contextlib.ExitStack() as stack:
+        if served.nodes == 2:
+            there, (head, worker) = machine.peer(), gpu_peer.nodes(machine.link())
+            made, beside = (
+                container(served, machine.base, machine.image.name, offline=options.offline, node=node)
+                for node in (head, worker)
+            )
+        else:
+            made = _single_node(machine)
+        before = gpu_processes(machine.host)
+        running = stack.enter_context(machine.docker.started(made))
+        if served.nodes == 2:
+            stack.enter_context(gpu_peer.worker_beside(there, beside, options.pause))
+        key = os.environ.get("VLLM_API_KEY") if "VLLM_API_KEY" in made.secrets else None
+        url = f"http://127.0.0.1:{made.ports[0] if made.ports else made.port}"
+        name = str(served.serve.flags.get("served-model-name") or served.serve.model or served.model.id)
+        client = Client(url, name, key=key, patience=options.patience)
+        yield Serving(running, client, served, machine.host, before, options.interval)
+
+
+def _single_node(machine: Machine) -> Container:
+    served = machine.served
+    port = None if served.run.network == "host" else _free_port()
+    made = container(served, machine.base, machine.image.name, port=port, offline=machine.options.offline)
+    if machine.options.serve == "small" and machine.base.entrypoint == "environment":
+        # An entrypoint that builds its command from variables cannot be told another model.
+        alike = machine.base.model_copy(update={"entrypoint": "pass-through"})
+        words = container(served, alike, machine.image.name, port=port).command
+        made = replace(made, entrypoint=words[0], command=words[1:])
+    return replace(made, listen="127.0.0.1" if made.ports else None)
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
 def wait(serving: Serving, timeout: float) -> str:
     """The server says that it is healthy, within `timeout` seconds."""
     begin = time.monotonic()
@@ -53,173 +83,26 @@ def wait(serving: Serving, timeout: float) -> str:
         state = serving.running.state()
         if not state.running:
             why = "ran out of memory" if state.out_of_memory else f"ended with {state.code}"
-            raise Failed(f"the server {why} after {time.monotonic() - begin:.0f} s: {_reason(serving.running.log())}")
+            raise CheckFailed(
+                f"the server {why} after {time.monotonic() - begin:.0f} s: {_reason(serving.running.log())}"
+            )
         try:
             serving.client.get("/health", timeout=10)
-        except Failed as error:
+        except CheckFailed as error:
             if time.monotonic() - begin > timeout:
                 log = _reason(serving.running.log())
-                raise Failed(f"not healthy within {timeout:g} s ({error}); its log ends: {log}") from error
+                raise CheckFailed(f"not healthy within {timeout:g} s ({error}); its log ends: {log}") from error
             time.sleep(serving.interval)
             continue
         return f"healthy after {time.monotonic() - begin:.0f} s"
 
 
-def warm_up(serving: Serving, *, within: float) -> str:
-    """The first request, which pays for what is compiled then, and the second."""
-    times = []
-    for _ in range(2):
-        begin = time.monotonic()
-        serving.client.chat("ping", max_tokens=3)
-        times.append(time.monotonic() - begin)
-    text = f"first request {times[0]:.1f} s, second {times[1]:.1f} s"
-    if times[0] > within:
-        raise Failed(f"{text}; at most {within:g} s expected")
-    return text
-
-
-def models(serving: Serving) -> str:
-    """The server lists the model under the name that its command says."""
-    found = serving.client.json("/v1/models")
-    try:
-        listed = {str(item["id"]): item.get("max_model_len") for item in found["data"]}
-    except (LookupError, TypeError, AttributeError) as error:
-        raise Failed(f"/v1/models answers something else than a list: {str(found)[:200]}") from error
-    if serving.client.model not in listed:
-        raise Failed(f"/v1/models has {', '.join(listed) or 'none'}, not {serving.client.model}")
-    length, asked = listed[serving.client.model], serving.recipe.serve.flags.get("max-model-len")
-    if length is not None and isinstance(asked, int) and length != asked:
-        raise Failed(f"{serving.client.model} has a length of {length}, its command says {asked}")
-    return f"{serving.client.model}, length {length}"
-
-
-def answer(serving: Serving, *, question: str, expect: str, max_tokens: int) -> str:
-    """The answer to a question holds what it must, as a word of its own."""
-    choice = serving.client.chat(question, max_tokens=max_tokens)
-    content = choice["message"].get("content")
-    if not content:
-        why = "all of max_tokens went into reasoning" if choice.get("finish_reason") == "length" else "no reason given"
-        raise Failed(f"the answer is empty ({why}, finish_reason {choice.get('finish_reason')})")
-    return _right(str(content), expect)
-
-
-def stream(serving: Serving, *, question: str, expect: str, max_tokens: int) -> str:
-    """A streamed answer: valid events to its end, and reasoning in a field of its own where there is a parser."""
-    parser = serving.recipe.serve.flags.get("reasoning-parser")
-    more: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": True}} if parser else {}
-    found = serving.client.stream(question, max_tokens=max_tokens, **more)
-    if not found.done or found.finish is None:
-        raise Failed(f"the stream ends without {'[DONE]' if not found.done else 'a finish_reason'}")
-    if not found.usage.get("completion_tokens"):
-        raise Failed("the stream reports no usage, though it was asked to")
-    if found.chunks < 2 and found.usage["completion_tokens"] > _AT_ONCE:
-        raise Failed(f"it is no stream: {found.usage['completion_tokens']} tokens came in {found.chunks} chunk")
-    if parser and not found.reasoning:
-        raise Failed(f"no reasoning field in {found.chunks} chunks, with --reasoning-parser {parser}")
-    if "<think>" in found.content or "</think>" in found.content:
-        raise Failed(f"reasoning stands in the content: {found.content[:200]!r}")
-    if not found.content:
-        thought = f"{len(found.reasoning)} characters of reasoning"
-        raise Failed(f"the stream has no content (finish_reason {found.finish}, {thought})")
-    text = _right(found.content, expect)
-    fields = f", reasoning in {' and '.join(sorted(found.fields))}" if found.fields else ""
-    return f"{found.chunks} chunks{fields}: {text}"
-
-
-def tools(serving: Serving, *, max_tokens: int) -> str:
-    """Asked for what only a tool knows, the model calls it, with arguments that are JSON."""
-    question = "What is the weather in Paris right now? Use the tool."
-    choice = serving.client.chat(question, max_tokens=max_tokens, tools=[_TOOL], tool_choice="auto")
-    calls = choice["message"].get("tool_calls") or []
-    if not calls:
-        raise Failed(f"no tool call; the content is {str(choice['message'].get('content'))[:200]!r}")
-    try:
-        name, text = calls[0]["function"]["name"], calls[0]["function"]["arguments"]
-    except (LookupError, TypeError) as error:
-        raise Failed(f"a tool call without function and arguments: {str(calls[0])[:200]}") from error
-    try:
-        given = json.loads(text)
-    except (ValueError, TypeError) as error:
-        raise Failed(f"the arguments of {name} are not JSON: {str(text)[:200]!r}") from error
-    if name != "get_weather" or not isinstance(given, dict) or "paris" not in str(given.get("city")).lower():
-        raise Failed(f"it calls {name} with {text}; get_weather for Paris expected")
-    return f"{name}({text})"
-
-
-def decode(serving: Serving, *, at_least: float) -> str:
-    """The rate of decoding one request, in tokens per second, as `builder bench` measures it."""
-    server = Server(serving.client.url, model=serving.client.model, key=serving.client.key)
-    server.session.trust_env = False
-    try:
-        found = measure(server, Scenario("gpu tier", 512, 128), 3)
-    except NetworkError as error:
-        raise Failed(f"{error.what}" + (f": {error.cause}" if error.cause else "")) from error
-    if found.decode is None:
-        raise Failed("no rate: all tokens came at once")
-    text = f"{found.decode:.1f} tokens/s, first token after {found.ttft:.2f} s"
-    if found.decode < at_least:
-        raise Failed(f"{text}; at least {at_least:g} tokens/s expected")
-    return text
-
-
-def speculation(serving: Serving, *, at_least: float) -> str:
-    """The share of drafted tokens that are accepted while the model copies a text, from /metrics."""
-    before = counters(serving.client.get("/metrics").text)
-    if _DRAFTED not in before:
-        raise Failed("/metrics has no counters of speculation: the server does not speculate")
-    text = _COPIED * 4
-    serving.client.chat(f"Repeat this text exactly, three times, and say nothing else:\n\n{text}", max_tokens=512)
-    after = counters(serving.client.get("/metrics").text)
-    drafted, accepted = (after.get(name, 0) - before.get(name, 0) for name in (_DRAFTED, _ACCEPTED))
-    if drafted <= 0:
-        raise Failed("no token was drafted")
-    found = f"{accepted:.0f} of {drafted:.0f} drafted tokens accepted, {accepted / drafted:.0%}"
-    if accepted / drafted < at_least:
-        raise Failed(f"{found}; at least {at_least:.0%} expected")
-    return found
-
-
-def log(serving: Serving, *, allow: Sequence[str]) -> str:
-    """The log has no line that is known to be bad, and no warning that was not declared."""
-    text = serving.running.log()
-    if not text.strip():
-        raise Failed("the log is empty: nothing can be said about it")
-    if found := gpu_logs.scan(text, allow):
-        raise Failed(f"{len(found)} lines: {gpu_logs.describe(found)}")
-    return f"{len(text.splitlines())} lines, none bad"
-
-
-def stop(serving: Serving, *, within: int) -> str:
-    """Told to stop, the server ends by itself in time, and no process stays on the GPU."""
-    begin = time.monotonic()
-    serving.running.stop(within)
-    seconds = time.monotonic() - begin
-    state = serving.running.state()
-    if state.running:
-        raise Failed(f"it still runs {seconds:.0f} s after it was told to stop")
-    # 143: ended by the signal itself, without a handler.
-    if state.code not in (0, 143):
-        killed = f", killed after {within} s" if state.code == 137 else ""
-        raise Failed(f"it ended with {state.code}{killed}")
-    if left := gpu_processes(serving.host) - serving.before:
-        raise Failed(f"processes stay on the GPU: {', '.join(sorted(left))}")
-    return f"ended with {state.code} after {seconds:.0f} s"
-
-
 def gpu_processes(host: Host) -> frozenset[str]:
-    """Process ids on the GPU. Raises Unable when nvidia-smi does not tell."""
+    """Process ids on the GPU. Raises CheckNotRun when nvidia-smi does not tell."""
     got = host.run("nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader")
     if got is None or got.code:
-        raise Unable("nvidia-smi does not list the processes on the GPU")
+        raise CheckNotRun("nvidia-smi does not list the processes on the GPU")
     return frozenset(line.strip() for line in got.text.splitlines() if line.strip().isdigit())
-
-
-def _right(content: str, expect: str) -> str:
-    if "!!!!!" in content:
-        raise Failed(f"the answer is {content[:100]!r}: kernels give garbage; --moe-backend marlin")
-    if not re.search(rf"(?<![\d.,]){re.escape(expect)}(?![\d]|[.,]\d)", content):
-        raise Failed(f"the answer is {content.strip()[-200:]!r}, expected {expect}")
-    return f"{expect} in {len(content)} characters"
 
 
 def _reason(text: str) -> str:
@@ -229,9 +112,3 @@ def _reason(text: str) -> str:
     written = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in written if re.search(r"\b\w*(Error|Exception)\b", line)]
     return " | ".join((errors or written)[-2:])[-600:] or "it is empty"
-
-
-def expected_rate(recipe: Recipe) -> float:
-    """Tokens per second that decoding must reach: half of the recipe's own figure; 20 where it has none."""
-    figures = re.findall(r"\d+(?:\.\d+)?", recipe.speed.tokens_per_second) if recipe.speed else []
-    return float(figures[0]) / 2 if figures else 20.0

@@ -41,7 +41,7 @@ class LayerBlob:
 
 
 @dataclass(frozen=True)
-class Image:
+class OpenedImage:
     """An image of one platform. digest is the manifest's."""
 
     digest: str
@@ -72,7 +72,7 @@ class Image:
         return dict(item.split("=", 1) for item in self.settings.get("Env") or () if "=" in item)
 
 
-def open_image(layout: Path, digest: str | None = None) -> Image:
+def open_image(layout: Path, digest: str | None = None) -> OpenedImage:
     """Read an image's manifest and configuration.
 
     digest: of a manifest or an index; None takes the only image in the layout's index.json. Of an index, the
@@ -99,7 +99,7 @@ def open_image(layout: Path, digest: str | None = None) -> Image:
     layers = tuple(
         LayerBlob(item["digest"], item["size"], blob_path(layout, item["digest"])) for item in manifest.json["layers"]
     )
-    return Image(digest, manifest.json, config, layers)
+    return OpenedImage(digest, manifest.json, config, layers)
 
 
 def read_config(data: bytes, where: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, cast
 
 from builder.model.reference import Reference
 from builder.registry.client import Registry
-from builder.smoke.image.opened import Image, LayerBlob, blob_path, read_config
+from builder.smoke.image.opened import LayerBlob, OpenedImage, blob_path, read_config
 from builder.store.store import Store
 
 _NOWHERE = Path("/nonexistent")
@@ -38,7 +38,7 @@ class Chunks(io.RawIOBase):
         return count
 
 
-def remote_image(reference: Reference, registry: Registry | None = None) -> Image:
+def remote_image(reference: Reference, registry: Registry | None = None) -> OpenedImage:
     """The linux/arm64 image at a reference: its manifest and configuration are read, its layers can be.
 
     Raises NetworkError, PinError, or InvalidError for a configuration that makes no sense.
@@ -55,10 +55,10 @@ def remote_image(reference: Reference, registry: Registry | None = None) -> Imag
         LayerBlob(item["digest"], item["size"], _NOWHERE, stream(item["digest"], item["size"]))
         for item in manifest.json["layers"]
     )
-    return Image(manifest.digest, manifest.json, config, layers)
+    return OpenedImage(manifest.digest, manifest.json, config, layers)
 
 
-def fetch_image(reference: Reference, store: Store, registry: Registry | None = None) -> Image:
+def fetch_image(reference: Reference, store: Store, registry: Registry | None = None) -> OpenedImage:
     """The image with all its blobs in the store, as running it needs. Raises NetworkError, PinError,
     InvalidError or EngineError."""
     client = registry or Registry()
@@ -82,10 +82,10 @@ def fetch_image(reference: Reference, store: Store, registry: Registry | None = 
         LayerBlob(item["digest"], item["size"], blob_path(store.root, item["digest"]))
         for item in manifest.json["layers"]
     )
-    return Image(manifest.digest, manifest.json, parsed, layers)
+    return OpenedImage(manifest.digest, manifest.json, parsed, layers)
 
 
-def made_here(image: Image) -> set[str] | None:
+def made_here(image: OpenedImage) -> set[str] | None:
     """The layers that builder put into an image, by its history: the others are its base's. None when it names none:
     then all of them are looked at."""
     return {blob.digest for blob, name in zip(image.layers, image.names, strict=True) if name} or None

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from builder.smoke.image.index import NOTHING, Entry, index_layer, read_layers
 from builder.smoke.image.merge import Covered, merge
-from builder.smoke.image.opened import Image
+from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.scan import Looks
 
 
@@ -30,7 +30,7 @@ class ImageTree:
 
     def __init__(
         self,
-        image: Image,
+        image: OpenedImage,
         folder: Path,
         keep: Iterable[str] = (),
         looks: Looks = NOTHING,

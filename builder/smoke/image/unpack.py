@@ -14,17 +14,17 @@ from pathlib import Path
 from builder.errors import EngineError
 from builder.smoke.image.index import Entry
 from builder.smoke.image.layerstream import LayerStream, clean
-from builder.smoke.image.opened import Image
+from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.tree import ImageTree
 from builder.store.blobs import disk_error
 
 
-def unpacked(image: Image, folder: Path) -> Path:
+def unpacked(image: OpenedImage, folder: Path) -> Path:
     """Where `unpack` puts an image."""
     return folder / image.digest.replace(":", "-")
 
 
-def unpack(image: Image, folder: Path) -> Path:
+def unpack(image: OpenedImage, folder: Path) -> Path:
     """Unpack an image below `folder`, once per digest; returns its root.
 
     Owners are kept when root does it. Device files are left out. Raises EngineError when it does not fit on the disk

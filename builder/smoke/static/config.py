@@ -6,42 +6,43 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from builder.smoke.image.opened import Image
+from builder.smoke.check import CheckFailed, check_kind
+from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.tree import Absent
-from builder.smoke.static.run import Context, Failed, kind
+from builder.smoke.static.context import Context, Reads
 
 
-@kind("platform", reads="nothing")
+@check_kind("static", "platform", Reads("none"))
 def platform(context: Context, *, platform: str = "linux/arm64") -> str:
     """The configuration says this platform."""
     config = context.image.config
     found = f"{config.get('os')}/{config.get('architecture')}"
     if found != platform:
-        raise Failed(f"the image is for {found}, not {platform}")
+        raise CheckFailed(f"the image is for {found}, not {platform}")
     return found
 
 
-@kind("config", reads="nothing")
+@check_kind("static", "config", Reads("none"))
 def config(context: Context) -> str:
     """The configuration fits the layers: a diff_id for each, a history that names each once, variables with values."""
     image = context.image
     count = len(image.layers)
     diff_ids = (image.config.get("rootfs") or {}).get("diff_ids") or []
     if len(diff_ids) != count:
-        raise Failed(f"{count} layers, but {len(diff_ids)} diff_ids")
+        raise CheckFailed(f"{count} layers, but {len(diff_ids)} diff_ids")
     lines = image.config.get("history")
     if lines is not None and (named := sum(not line.get("empty_layer") for line in lines)) != count:
-        raise Failed(f"{count} layers, but the history has {named}")
+        raise CheckFailed(f"{count} layers, but the history has {named}")
     words = image.settings.get("Env") or []
     if bad := [word for word in words if not re.match(r"[^=\s]+=", word)]:
-        raise Failed(f"not NAME=VALUE: {bad[0]!r}")
+        raise CheckFailed(f"not NAME=VALUE: {bad[0]!r}")
     names = [word.partition("=")[0] for word in words]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise Failed(f"set twice: {', '.join(twice)}")
+        raise CheckFailed(f"set twice: {', '.join(twice)}")
     return f"{count} layers, {len(words)} variables"
 
 
-@kind("env", reads="nothing")
+@check_kind("static", "env", Reads("none"))
 def env(
     context: Context,
     *,
@@ -57,7 +58,7 @@ def env(
     )
 
 
-@kind("label", reads="nothing")
+@check_kind("static", "label", Reads("none"))
 def label(
     context: Context,
     *,
@@ -72,7 +73,7 @@ def label(
     return _text(f"the label {name}", labels.get(name), value=value, starts=starts, matches=matches, absent=absent)
 
 
-@kind("entrypoint", reads="nothing")
+@check_kind("static", "entrypoint", Reads("none"))
 def entrypoint(
     context: Context,
     *,
@@ -88,17 +89,19 @@ def entrypoint(
             continue
         have = found[what][: len(wanted)] if begins else found[what]
         if list(have) != list(wanted):
-            raise Failed(f"the {what} is {found[what]}, expected {'it to begin with ' if begins else ''}{list(wanted)}")
+            raise CheckFailed(
+                f"the {what} is {found[what]}, expected {'it to begin with ' if begins else ''}{list(wanted)}"
+            )
     words = [*found["entrypoint"], *found["command"]]
     return " ".join(words)[:200] or "neither entrypoint nor command"
 
 
-def _commands(image: Image, args: Mapping[str, Any]) -> Iterable[str]:
+def _commands(image: OpenedImage, args: Mapping[str, Any]) -> Iterable[str]:
     words = [*(image.settings.get("Entrypoint") or []), *(image.settings.get("Cmd") or [])]
     return _candidates(image, words[0]) if words else ()
 
 
-@kind("starts", keeps=_commands)
+@check_kind("static", "starts", Reads(keeps=_commands))
 def starts(context: Context) -> str:
     """The program that a container starts is in its PATH and executable; a script's interpreter is there, too."""
     image = context.image
@@ -116,17 +119,17 @@ def starts(context: Context) -> str:
             return path
         line = context.tree.read(path, 256).partition(b"\n")[0]
         if not line.startswith(b"#!"):
-            raise Failed(f"{path} is neither a program nor a script")
+            raise CheckFailed(f"{path} is neither a program nor a script")
         interpreter = line[2:].decode(errors="replace").split()[0]
         if context.tree.stat(interpreter).kind != "file":
-            raise Failed(f"{path} is run by {interpreter}, which is no file")
+            raise CheckFailed(f"{path} is run by {interpreter}, which is no file")
         return f"{path}, run by {interpreter}"
     if "/" in words[0]:
         raise Absent(words[0], " as a program that everyone can run")
     raise Absent(words[0], f" in {image.env.get('PATH', 'PATH, which is not set')} as a program that everyone can run")
 
 
-def _candidates(image: Image, word: str) -> list[str]:
+def _candidates(image: OpenedImage, word: str) -> list[str]:
     if "/" in word:
         return [word]
     return [f"{folder.rstrip('/')}/{word}" for folder in image.env.get("PATH", "").split(":") if folder]
@@ -137,14 +140,14 @@ def _text(
 ) -> str:
     if absent:
         if found is not None:
-            raise Failed(f"{what} is {found!r}, it must not be set")
+            raise CheckFailed(f"{what} is {found!r}, it must not be set")
         return "not set"
     if found is None:
-        raise Failed(f"{what} is not set")
+        raise CheckFailed(f"{what} is not set")
     if value is not None and found != value:
-        raise Failed(f"{what} is {found!r}, expected {value!r}")
+        raise CheckFailed(f"{what} is {found!r}, expected {value!r}")
     if starts is not None and not found.startswith(starts):
-        raise Failed(f"{what} is {found!r}, expected it to begin with {starts!r}")
+        raise CheckFailed(f"{what} is {found!r}, expected it to begin with {starts!r}")
     if matches is not None and not re.fullmatch(matches, found):
-        raise Failed(f"{what} is {found!r}, which does not match {matches!r}")
+        raise CheckFailed(f"{what} is {found!r}, which does not match {matches!r}")
     return found

@@ -6,19 +6,20 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.elf.object import AARCH64, machine_name
-from builder.smoke.image.opened import Image
+from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.tree import Absent
+from builder.smoke.static.context import Context, Reads
 from builder.smoke.static.libraries import ELF, LOADER_FILES
 from builder.smoke.static.loader import Loader
 from builder.smoke.static.python import distributions
-from builder.smoke.static.run import Context, Failed, kind
 
 _TORCH = "*/torch/lib/libtorch_cuda.so"
 _TRITON = "*/triton/backends/nvidia/bin"
 
 
-@kind("torch-nccl", keeps=lambda image, args: LOADER_FILES, looks=ELF)
+@check_kind("static", "torch-nccl", Reads(keeps=lambda image, args: LOADER_FILES, looks=ELF))
 def torch_nccl(context: Context, *, under: str = "/opt/nccl", torch: str | None = None) -> str:
     """The libnccl that the dynamic loader takes for torch is, links followed, a file below `under`."""
     by = torch
@@ -30,20 +31,20 @@ def torch_nccl(context: Context, *, under: str = "/opt/nccl", torch: str | None 
     loader = Loader(context.tree, context.image.env)
     needed = [name for name in loader.dynamic(by).needed if name.startswith("libnccl.so")]
     if not needed:
-        raise Failed(f"{by} does not load libnccl")
+        raise CheckFailed(f"{by} does not load libnccl")
     chosen = loader.find(needed[0], by)
     way = f"{chosen.path} ({chosen.why})" + (f", which is {chosen.real}" if chosen.real != chosen.path else "")
     if not chosen.real.startswith(under.rstrip("/") + "/"):
-        raise Failed(f"torch loads {way}, not the one below {under}")
+        raise CheckFailed(f"torch loads {way}, not the one below {under}")
     return f"torch loads {way}"
 
 
-def _ptxas_files(image: Image, args: Mapping[str, Any]) -> Iterable[str]:
+def _ptxas_files(image: OpenedImage, args: Mapping[str, Any]) -> Iterable[str]:
     named = [value for name, value in image.env.items() if re.fullmatch(r"TRITON_PTXAS(_BLACKWELL)?_PATH", name)]
     return [f"{_TRITON}/ptxas*", *named]
 
 
-@kind("ptxas", keeps=_ptxas_files)
+@check_kind("static", "ptxas", Reads(keeps=_ptxas_files))
 def ptxas(context: Context, *, arch: str = "sm_121a") -> str:
     """The ptxas that the image's Triton will call for `arch` is there, runs on aarch64, and knows `arch`."""
     from packaging.version import InvalidVersion, Version
@@ -54,7 +55,7 @@ def ptxas(context: Context, *, arch: str = "sm_121a") -> str:
     try:
         release = Version(versions[0]).release
     except InvalidVersion as error:
-        raise Failed(f"not a version of Triton: {versions[0]}") from error
+        raise CheckFailed(f"not a version of Triton: {versions[0]}") from error
     # From 3.6 on Triton has a second assembler, for compute capability 10.0 and up.
     tool = "ptxas-blackwell" if release >= (3, 6) else "ptxas"
     variable = f"TRITON_{tool.upper().replace('-', '_')}_PATH"
@@ -72,13 +73,13 @@ def ptxas(context: Context, *, arch: str = "sm_121a") -> str:
             problems.append(f"{path} cannot be executed")
             continue
         if entry.machine != AARCH64:
-            raise Failed(f"{path} is for {machine_name(entry.machine or 0)}, not aarch64")
+            raise CheckFailed(f"{path} is for {machine_name(entry.machine or 0)}, not aarch64")
         release_name, knows = _assembler(context, path, arch)
         if not knows:
-            raise Failed(f"Triton {versions[0]} calls {path} ({release_name}), which does not know {arch}")
+            raise CheckFailed(f"Triton {versions[0]} calls {path} ({release_name}), which does not know {arch}")
         return f"Triton {versions[0]} calls {path} ({release_name})"
     why = "; ".join(problems) or f"{variable} is not set and Triton brings none"
-    raise (Failed if problems else Absent)(f"a {tool} that Triton {versions[0]} can call: {why}")
+    raise (CheckFailed if problems else Absent)(f"a {tool} that Triton {versions[0]} can call: {why}")
 
 
 def _assembler(context: Context, path: str, arch: str) -> tuple[str, bool]:

@@ -7,14 +7,15 @@ import posixpath
 from collections.abc import Sequence
 from typing import Literal
 
+from builder.smoke.check import CheckFailed, CheckNotRun, check_kind
 from builder.smoke.image.tree import Absent
-from builder.smoke.static.run import Context, Failed, NotRun, kind
+from builder.smoke.static.context import Context, Reads
 
 _AT_RUN_TIME = ("proc", "sys", "dev", "run")
 """Folders that the container engine fills: links may lead there."""
 
 
-@kind("file", one_path=True)
+@check_kind("static", "file", Reads(one_path=True))
 def file(
     context: Context,
     *,
@@ -31,19 +32,19 @@ def file(
     if found is None:
         raise Absent(path)
     if found.kind != type:
-        raise Failed(f"{path} is a {found.kind}, not a {type}")
+        raise CheckFailed(f"{path} is a {found.kind}, not a {type}")
     if mode is not None and found.mode != int(mode, 8):
-        raise Failed(f"{path} has mode {found.mode:04o}, not {mode}")
+        raise CheckFailed(f"{path} has mode {found.mode:04o}, not {mode}")
     if owner is not None and f"{found.uid}:{found.gid}" != owner:
-        raise Failed(f"{path} belongs to {found.uid}:{found.gid}, not {owner}")
+        raise CheckFailed(f"{path} belongs to {found.uid}:{found.gid}, not {owner}")
     if executable and not found.mode & 0o001:
-        raise Failed(f"{path} cannot be executed by everyone: its mode is {found.mode:04o}")
+        raise CheckFailed(f"{path} cannot be executed by everyone: its mode is {found.mode:04o}")
     if type == "file" and not empty and not found.size:
-        raise Failed(f"{path} is empty")
+        raise CheckFailed(f"{path} is empty")
     return f"{found.size} bytes, {found.mode:04o}" if type == "file" else f"{found.mode:04o}"
 
 
-@kind("symlink", one_path=True)
+@check_kind("static", "symlink", Reads(one_path=True))
 def symlink(context: Context, *, path: str, to: str | None = None, under: str | None = None) -> str:
     """The path is a link that leads, in the end, to the file `to`, or below the folder `under`."""
     found = context.tree.get(path)
@@ -54,16 +55,16 @@ def symlink(context: Context, *, path: str, to: str | None = None, under: str | 
     if found is None:
         raise Absent(path)
     if found.kind != "symlink":
-        raise Failed(f"{path} is a {found.kind}, not a link")
+        raise CheckFailed(f"{path} is a {found.kind}, not a link")
     end = "/" + context.tree.resolve(path)
     if to is not None and end != "/" + context.tree.resolve(to):
-        raise Failed(f"{path} leads to {end}, not to {to}")
+        raise CheckFailed(f"{path} leads to {end}, not to {to}")
     if under is not None and not end.startswith(under.rstrip("/") + "/"):
-        raise Failed(f"{path} leads to {end}, which is not below {under}")
+        raise CheckFailed(f"{path} leads to {end}, which is not below {under}")
     return f"leads to {end}"
 
 
-@kind("no-dangling-links")
+@check_kind("static", "no-dangling-links", Reads())
 def no_dangling_links(context: Context, *, prefix: str = "/", allowed: Sequence[str] = ()) -> str:
     """Every link below `prefix` leads somewhere; `allowed`: patterns of links that need not."""
     count = 0
@@ -80,9 +81,9 @@ def no_dangling_links(context: Context, *, prefix: str = "/", allowed: Sequence[
         except Absent:
             broken.append(f"/{path} -> {entry.link}")
     if broken and context.tree.absent:
-        raise NotRun(f"{some(broken)} may lead into the base's layers, which are not here")
+        raise CheckNotRun(f"{some(broken)} may lead into the base's layers, which are not here")
     if broken:
-        raise Failed(f"links that lead nowhere: {some(broken)}")
+        raise CheckFailed(f"links that lead nowhere: {some(broken)}")
     return f"{count} links"
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from builder.smoke.check import CheckFailed, CheckNotRun, CheckWarned, check_kind
 from builder.smoke.image.opened import LayerBlob
 from builder.smoke.image.scan import Looks
+from builder.smoke.static.context import Context, Reads
 from builder.smoke.static.files import allowed_by, some
-from builder.smoke.static.run import Context, Failed, NotRun, Warned, kind
 
 _GB = 1_000_000_000
 _MB = 1_000_000
@@ -15,7 +16,7 @@ _PLACES = ("usr", "opt", "etc", "srv")
 """Where every base has plain folders (builder/oci/layerblob.py writes nowhere else above a root)."""
 
 
-@kind("blobs", looks=Looks(hash=True))
+@check_kind("static", "blobs", Reads(looks=Looks(hash=True)))
 def blobs(context: Context) -> str:
     """Each layer's blob has the size and the hash that the manifest names it by."""
     bad = [f"{blob.digest} has {blob.path.stat().st_size} bytes, not {blob.size}" for blob in _cut(context)]
@@ -23,7 +24,7 @@ def blobs(context: Context) -> str:
         if f"sha256:{layer.sha256}" != layer.blob.digest:
             bad.append(f"{layer.blob.digest} hashes to sha256:{layer.sha256}")
     if bad:
-        raise Failed(some(bad))
+        raise CheckFailed(some(bad))
     return f"{len(context.tree.layers)} layers hash to their digests"
 
 
@@ -31,16 +32,16 @@ def _cut(context: Context) -> Iterable[LayerBlob]:
     return (blob for blob in context.image.layers if blob.cut)
 
 
-@kind("layer-limit", reads="nothing")
+@check_kind("static", "layer-limit", Reads("none"))
 def layer_limit(context: Context, *, most: int = 127) -> str:
     """No more layers than container engines can mount (127)."""
     count = len(context.image.layers)
     if count > most:
-        raise Failed(f"{count} layers, {most} is the limit")
+        raise CheckFailed(f"{count} layers, {most} is the limit")
     return f"{count} layers"
 
 
-@kind("layer-size", reads="nothing")
+@check_kind("static", "layer-size", Reads("none"))
 def layer_size(context: Context, *, most_gb: float = 10.0, warn_gb: float = 5.0) -> str:
     """No layer blob larger than `most_gb` (10^9 bytes): registries refuse those; a warning from `warn_gb` on."""
     sizes = [blob.size for blob in context.image.layers]
@@ -48,24 +49,24 @@ def layer_size(context: Context, *, most_gb: float = 10.0, warn_gb: float = 5.0)
         f"{context.name(number)} has {size / _GB:.1f} GB" for number, size in enumerate(sizes) if size > warn_gb * _GB
     ]
     if any(size > most_gb * _GB for size in sizes):
-        raise Failed(f"{some(large)}; {most_gb:g} is the limit")
+        raise CheckFailed(f"{some(large)}; {most_gb:g} is the limit")
     if large:
-        raise Warned(f"{some(large)}; many registries and mirrors are slow or refuse from {warn_gb:g} on")
+        raise CheckWarned(f"{some(large)}; many registries and mirrors are slow or refuse from {warn_gb:g} on")
     return f"{sum(sizes) / _GB:.2f} GB, the largest layer {max(sizes, default=0) / _GB:.2f} GB"
 
 
-@kind("layer-budget", reads="nothing")
+@check_kind("static", "layer-budget", Reads("none"))
 def layer_budget(context: Context, *, layer: str, most_mb: float) -> str:
     """The blob of the layer with this id is not larger than `most_mb` (10^6 bytes)."""
     found = [blob.size for blob, name in zip(context.image.layers, context.image.names, strict=True) if name == layer]
     if not found:
-        raise Failed(f"the image's history names no layer {layer}")
+        raise CheckFailed(f"the image's history names no layer {layer}")
     if max(found) > most_mb * _MB:
-        raise Failed(f"{layer} has {max(found) / _MB:.1f} MB, its budget is {most_mb:g}")
+        raise CheckFailed(f"{layer} has {max(found) / _MB:.1f} MB, its budget is {most_mb:g}")
     return f"{max(found) / _MB:.1f} MB of {most_mb:g}"
 
 
-@kind("parents-0755", reads="ours")
+@check_kind("static", "parents-0755", Reads("ours"))
 def parents_0755(context: Context) -> str:
     """Layers bring every parent folder of their files; those over the root layer as 0755 root:root.
 
@@ -88,11 +89,11 @@ def parents_0755(context: Context) -> str:
             elif entry.kind == "dir" and layer.number > 0 and (entry.mode, entry.uid, entry.gid) != (0o755, 0, 0):
                 bad.append(f"layer {layer.number} has /{path} as {entry.mode:04o} {entry.uid}:{entry.gid}")
     if bad:
-        raise Failed(some(bad))
+        raise CheckFailed(some(bad))
     return f"{len(context.tree.layers)} layers"
 
 
-@kind("places", reads="ours")
+@check_kind("static", "places", Reads("ours"))
 def places(context: Context) -> str:
     """Layers above the first place files below /usr, /opt, /etc and /srv only, and remove nothing.
 
@@ -106,11 +107,11 @@ def places(context: Context) -> str:
         bad += [f"{name} has /{path}" for path in layer.entries if path.partition("/")[0] not in _PLACES]
         bad += [f"{name} removes /{path}" for path in sorted(layer.removed | layer.opaque)]
     if bad:
-        raise Failed(some(bad))
+        raise CheckFailed(some(bad))
     return f"{len(context.tree.layers)} layers"
 
 
-@kind("nothing-covered", reads="ours")
+@check_kind("static", "nothing-covered", Reads("ours"))
 def nothing_covered(context: Context, *, replaces: Sequence[str] = ()) -> str:
     """No layer changes what a lower one brings, but the paths it `replaces`: base packages stay as they are."""
     expected = {path.strip("/") for path in replaces}
@@ -121,13 +122,13 @@ def nothing_covered(context: Context, *, replaces: Sequence[str] = ()) -> str:
         if item.path not in expected
     ]
     if bad:
-        raise Failed(some(bad))
+        raise CheckFailed(some(bad))
     if context.tree.absent:
-        raise NotRun("the base's layers are not here to compare with")
+        raise CheckNotRun("the base's layers are not here to compare with")
     return f"{len(covered)} files replaced, as declared" if covered else "no file of a lower layer is covered"
 
 
-@kind("owners", reads="ours")
+@check_kind("static", "owners", Reads("ours"))
 def owners(context: Context, *, allowed: Sequence[str] = ()) -> str:
     """Files belong to root, but those of the first layer (a Debian root) and those `allowed` (patterns)."""
     bad = [
@@ -139,11 +140,11 @@ def owners(context: Context, *, allowed: Sequence[str] = ()) -> str:
         and not allowed_by(path, allowed)
     ]
     if bad:
-        raise Failed(f"not root's: {some(bad)}")
+        raise CheckFailed(f"not root's: {some(bad)}")
     return "all root's"
 
 
-@kind("no-bytecode", reads="ours")
+@check_kind("static", "no-bytecode", Reads("ours"))
 def no_bytecode(context: Context) -> str:
     """No compiled Python: it differs from one build to the next, and is stale when its source is patched."""
     bad = [
@@ -152,11 +153,11 @@ def no_bytecode(context: Context) -> str:
         if entry.kind == "file" and path.endswith((".pyc", ".pyo")) and context.is_ours(entry.layer)
     ]
     if bad:
-        raise Failed(f"compiled Python: {some(bad)}")
+        raise CheckFailed(f"compiled Python: {some(bad)}")
     return "none"
 
 
-@kind("no-secrets", reads="ours", looks=Looks(secrets=True))
+@check_kind("static", "no-secrets", Reads("ours", looks=Looks(secrets=True)))
 def no_secrets(context: Context, *, allowed: Sequence[str] = ()) -> str:
     """No private key, token, login or password: in files of any of our layers, also those that a later layer hides,
     nor in variables, labels, history, entrypoint and command. `allowed`: patterns of files (published test keys)."""
@@ -178,11 +179,11 @@ def no_secrets(context: Context, *, allowed: Sequence[str] = ()) -> str:
     for key in ("Entrypoint", "Cmd", "Healthcheck"):
         bad += [f"{what} in {key}" for what in find_in_text(str(image.settings.get(key) or ""))]
     if bad:
-        raise Failed(some(list(dict.fromkeys(bad))))
+        raise CheckFailed(some(list(dict.fromkeys(bad))))
     return "none"
 
 
-@kind("no-setuid", reads="ours")
+@check_kind("static", "no-setuid", Reads("ours"))
 def no_setuid(context: Context, *, allowed: Sequence[str] = (), everywhere: bool = False) -> str:
     """No setuid or setgid file but those `allowed`, and those of the first layer or the base (not `everywhere`)."""
     bad = []
@@ -195,11 +196,11 @@ def no_setuid(context: Context, *, allowed: Sequence[str] = (), everywhere: bool
             continue
         bad.append(f"/{path} ({entry.mode:04o}, layer {entry.layer})")
     if bad:
-        raise Failed(f"setuid or setgid: {some(bad)}")
+        raise CheckFailed(f"setuid or setgid: {some(bad)}")
     return f"{exempt} setuid files, all of the base or root layer" if exempt else "none"
 
 
-@kind("no-world-writable", reads="ours")
+@check_kind("static", "no-world-writable", Reads("ours"))
 def no_world_writable(context: Context, *, allowed: Sequence[str] = ()) -> str:
     """No file or folder that everyone may write, but sticky folders, device files, and those `allowed`."""
     bad = [
@@ -212,5 +213,5 @@ def no_world_writable(context: Context, *, allowed: Sequence[str] = ()) -> str:
         and not allowed_by(path, allowed)
     ]
     if bad:
-        raise Failed(f"writable by everyone: {some(bad)}")
+        raise CheckFailed(f"writable by everyone: {some(bad)}")
     return "none"

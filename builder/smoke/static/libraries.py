@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from builder.smoke.check import CheckFailed, CheckPassed, check_kind
 from builder.smoke.elf.fatbin import describe, inventory, runs_on_gb10
 from builder.smoke.elf.object import AARCH64, CUDA, machine_name, reader
 from builder.smoke.image.index import Entry
 from builder.smoke.image.scan import Looks
 from builder.smoke.image.tree import Absent
+from builder.smoke.static.context import Context, Reads
 from builder.smoke.static.files import allowed_by, some
 from builder.smoke.static.loader import Loader
-from builder.smoke.static.run import Context, Failed, Found, kind
 from builder.versions import symbol_version
 
 ELF = Looks(elf=True)
@@ -22,7 +23,7 @@ _LIBSTDCXX = {"2.35": "3.4.30", "2.36": "3.4.30", "2.39": "3.4.33", "2.41": "3.4
 """The newest GLIBCXX of the libstdc++6 that goes with a glibc: Ubuntu 22.04, Debian 12, Ubuntu 24.04, Debian 13."""
 
 
-@kind("elf-machine")
+@check_kind("static", "elf-machine", Reads())
 def elf_machine(context: Context, *, prefix: str = "/", allowed: Sequence[str] = ()) -> str:
     """Every ELF file below `prefix` is for aarch64 (or GPU code); `allowed`: patterns of files that need not be."""
     found = [(path, entry.machine) for path, entry in context.tree.below(prefix) if entry.machine is not None]
@@ -32,14 +33,14 @@ def elf_machine(context: Context, *, prefix: str = "/", allowed: Sequence[str] =
         if machine not in (AARCH64, CUDA) and not allowed_by(path, allowed)
     ]
     if other:
-        raise Failed(f"not aarch64: {some(other)}")
+        raise CheckFailed(f"not aarch64: {some(other)}")
     if not found and prefix.strip("/"):
         # A prefix that holds nothing would pass for ever.
         raise Absent(prefix, " with an ELF file in it")
     return f"{len(found)} ELF files"
 
 
-@kind("elf-ours", reads="ours", looks=ELF)
+@check_kind("static", "elf-ours", Reads("ours", looks=ELF))
 def elf_ours(context: Context, *, allowed: Sequence[str] = ()) -> str:
     """Every ELF file of our layers is for aarch64 (or the GPU) and whole; `allowed`: patterns of files that need not
     be."""
@@ -54,7 +55,7 @@ def elf_ours(context: Context, *, allowed: Sequence[str] = ()) -> str:
         elif entry.object is not None and entry.object.problem:
             bad.append(f"/{path}: {entry.object.problem}")
     if bad:
-        raise Failed(some(bad))
+        raise CheckFailed(some(bad))
     return f"{count} ELF files"
 
 
@@ -66,7 +67,7 @@ def _ours(context: Context) -> Iterator[tuple[str, Entry]]:
     )
 
 
-@kind("symbol-versions", keeps=lambda image, args: LOADER_FILES, looks=ELF)
+@check_kind("static", "symbol-versions", Reads(keeps=lambda image, args: LOADER_FILES, looks=ELF))
 def symbol_versions(
     context: Context, *, path: str | None = None, glibc: str | None = None, libraries: Sequence[str] = _RUNTIME
 ) -> str:
@@ -100,7 +101,7 @@ def symbol_versions(
             family = library.partition(".")[0]
             highest[family] = max(highest.get(family, ""), *wanted, key=symbol_version)
     if bad:
-        raise Failed(some(bad))
+        raise CheckFailed(some(bad))
     if unknown is not None:
         raise unknown
     count = f"{len(paths)} libraries: " if path is None else ""
@@ -126,7 +127,7 @@ def _lacking(
     return wanted - loader.dynamic(chosen.real).provides, chosen.real
 
 
-@kind("cubin", looks=ELF, one_path=True)
+@check_kind("static", "cubin", Reads(looks=ELF, one_path=True))
 def cubin(context: Context, *, path: str, archs: Sequence[str] = ("sm_121",), absent: Sequence[str] = ()) -> str:
     """The library has code for each of `archs` (sm_121 accepts sm_121a and sm_121f), and none for `absent`."""
     entry = context.tree.stat(path)
@@ -138,15 +139,15 @@ def cubin(context: Context, *, path: str, archs: Sequence[str] = ("sm_121",), ab
     have = describe(found)
     for arch in archs:
         if not any(name == arch or (arch[-1:].isdigit() and name.rstrip("af") == arch) for name in found):
-            raise Failed(f"{path} has no {arch} code: {have}")
+            raise CheckFailed(f"{path} has no {arch} code: {have}")
     for arch in absent:
         if arch in found:
-            raise Failed(f"{path} has {arch} code: {have}")
+            raise CheckFailed(f"{path} has {arch} code: {have}")
     return have
 
 
-@kind("gpu-code", reads="ours", looks=ELF)
-def gpu_code(context: Context) -> Found:
+@check_kind("static", "gpu-code", Reads("ours", looks=ELF))
+def gpu_code(context: Context) -> CheckPassed:
     """An inventory of the GPU code in every library of our layers: cubins and PTX by target, and what a GB10 runs."""
     libraries: dict[str, dict[str, int]] = {}
     for path, entry in _ours(context):
@@ -159,4 +160,6 @@ def gpu_code(context: Context) -> Found:
     if "" in ways:
         parts.append(f"{len(ways[''])} with no code for a GB10 in the fatbin ({some(sorted(ways['']))})")
     details = [{"path": path, "runs": runs_on_gb10(code), "code": code} for path, code in sorted(libraries.items())]
-    return Found(f"{len(libraries)} libraries with GPU code" + (f": {', '.join(parts)}" if parts else ""), details)
+    return CheckPassed(
+        f"{len(libraries)} libraries with GPU code" + (f": {', '.join(parts)}" if parts else ""), details
+    )

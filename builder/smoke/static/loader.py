@@ -14,7 +14,7 @@ _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
 
 
 @dataclass(frozen=True)
-class Found:
+class LibraryMatch:
     """path: as the loader opens it. real: with every link followed. why: the rule that found it."""
 
     path: str
@@ -41,7 +41,7 @@ class Loader:
             raise ValueError(f"{path}: {seen.problem}")
         return seen.dynamic
 
-    def find(self, name: str, by: str, parents: Sequence[str] = ()) -> Found:
+    def find(self, name: str, by: str, parents: Sequence[str] = ()) -> LibraryMatch:
         """Where `name`, needed by the object `by`, is taken from. parents: who loaded `by`, nearest first.
 
         Raises Absent when it is nowhere.
@@ -123,7 +123,7 @@ class Loader:
                 folders.append(line)
         return folders
 
-    def _at(self, path: str, why: str) -> Found | None:
+    def _at(self, path: str, why: str) -> LibraryMatch | None:
         try:
             entry = self.tree.stat(path)
         except Absent:
@@ -131,7 +131,7 @@ class Loader:
         # The loader passes over a library of another machine.
         if entry.kind != "file" or entry.machine != AARCH64:
             return None
-        return Found(path, f"/{self.tree.resolve(path)}", why)
+        return LibraryMatch(path, f"/{self.tree.resolve(path)}", why)
 
 
 def _expand(folder: str, path: str) -> str:

@@ -7,23 +7,24 @@ import posixpath
 from collections import defaultdict
 from collections.abc import Sequence
 
+from builder.smoke.check import CheckFailed, CheckNotRun, check_kind
 from builder.smoke.image.tree import Absent
+from builder.smoke.static.context import Context, Reads
 from builder.smoke.static.files import some
-from builder.smoke.static.run import Context, Failed, NotRun, kind
 
 _VLLM_LABEL = "org.builder.vllm.version"
 
 
-@kind("distribution")
+@check_kind("static", "distribution", Reads())
 def distribution(context: Context, *, name: str, version: str | None = None) -> str:
     """A Python distribution is installed, once, in this version."""
     found = distributions(context, name)
     if not found:
         raise Absent(f"{name}-{version or '*'}.dist-info")
     if len(set(found)) > 1:
-        raise Failed(f"{name} is installed more than once: {', '.join(sorted(set(found)))}")
+        raise CheckFailed(f"{name} is installed more than once: {', '.join(sorted(set(found)))}")
     if version is not None and found[0] != version:
-        raise Failed(f"{name} is {found[0]}, expected {version}")
+        raise CheckFailed(f"{name} is {found[0]}, expected {version}")
     return found[0]
 
 
@@ -36,7 +37,7 @@ def distributions(context: Context, name: str) -> list[str]:
     return versions
 
 
-@kind("distributions", reads="ours")
+@check_kind("static", "distributions", Reads("ours"))
 def distributions_once(context: Context) -> str:
     """Each Python distribution is installed once: of two versions, which one is imported depends on the search path."""
     found: dict[str, list[tuple[str, int]]] = defaultdict(list)
@@ -49,11 +50,11 @@ def distributions_once(context: Context) -> str:
         if len(copies) > 1 and any(context.is_ours(layer) for _, layer in copies)
     ]
     if bad:
-        raise Failed(f"installed more than once: {some(bad)}")
+        raise CheckFailed(f"installed more than once: {some(bad)}")
     return f"{len(found)} distributions"
 
 
-@kind("records", keeps=lambda image, args: ("*-packages/*.dist-info/RECORD",), reads="ours")
+@check_kind("static", "records", Reads("ours", keeps=lambda image, args: ("*-packages/*.dist-info/RECORD",)))
 def records(context: Context) -> str:
     """Every file that a distribution's RECORD lists is there, with the size that it lists.
 
@@ -78,11 +79,11 @@ def records(context: Context) -> str:
         elif entry.layer == layer and entry.kind == "file" and entry.size not in said:
             bad.append(f"/{listed} has {entry.size} bytes, not {' or '.join(map(str, sorted(said)))}")
     if bad:
-        raise Failed(some(bad))
+        raise CheckFailed(some(bad))
     return f"{len(sizes)} files as recorded"
 
 
-@kind("vllm-env")
+@check_kind("static", "vllm-env", Reads())
 def vllm_env(context: Context, *, version: str | None = None, names: Sequence[str] | None = None) -> str:
     """Every VLLM_* variable of the image is one that its vLLM reads, by the option table of that version.
 
@@ -98,13 +99,13 @@ def vllm_env(context: Context, *, version: str | None = None, names: Sequence[st
     labels = context.image.settings.get("Labels") or {}
     have = version or (installed[0] if installed else labels.get(_VLLM_LABEL))
     if have is None:
-        raise NotRun("which vLLM this image has is not known")
+        raise CheckNotRun("which vLLM this image has is not known")
     table = load_table(have)
     if table is None:
-        raise NotRun(f"there is no option table for vLLM {have}")
+        raise CheckNotRun(f"there is no option table for vLLM {have}")
     unknown = [name for name in judged if name not in table.env]
     if unknown:
-        raise Failed(f"vLLM {have} does not read {some(unknown)}")
+        raise CheckFailed(f"vLLM {have} does not read {some(unknown)}")
     return f"vLLM {have} reads all {len(judged)}"
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.image.index import Entry
-from builder.smoke.image.opened import Image
+from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.tree import Absent
-from builder.smoke.static.run import Context, Failed, kind
+from builder.smoke.static.context import Context, Reads
 from builder.smoke.structure_file import pattern
 
 _LARGEST = 64 << 20
 
 
-@kind("structure-file", one_path=True)
+@check_kind("static", "structure-file", Reads(one_path=True))
 def structure_file(
     context: Context,
     *,
@@ -29,7 +30,7 @@ def structure_file(
     entry = _lstat(context, path)
     if not shouldExist:
         if entry is not None:
-            raise Failed(f"{path} is there")
+            raise CheckFailed(f"{path} is there")
         if context.tree.absent:
             raise Absent(path)
         return "not there"
@@ -37,14 +38,14 @@ def structure_file(
         raise Absent(path)
     said = _modes(entry)
     if permissions is not None and permissions not in said:
-        raise Failed(f"{path} has permissions {said[0]}, not {permissions}")
+        raise CheckFailed(f"{path} has permissions {said[0]}, not {permissions}")
     for name, wanted, have in (("user", uid, entry.uid), ("group", gid, entry.gid)):
         if wanted is not None and wanted != have:
-            raise Failed(f"{path} belongs to {name} {have}, not {wanted}")
+            raise CheckFailed(f"{path} belongs to {name} {have}, not {wanted}")
     if isExecutableBy is not None:
         bits = {"owner": 0o100, "group": 0o010, "other": 0o001, "any": 0o111}[isExecutableBy]
         if not context.tree.stat(path).mode & bits:
-            raise Failed(f"{path} cannot be executed by {isExecutableBy}: {said[0]}")
+            raise CheckFailed(f"{path} cannot be executed by {isExecutableBy}: {said[0]}")
     return said[0]
 
 
@@ -73,11 +74,11 @@ def _modes(entry: Entry) -> tuple[str, str]:
     return kinds[entry.kind] + "".join(listed), (go or "-") + bits
 
 
-def _path(image: Image, args: Mapping[str, Any]) -> Iterable[str]:
+def _path(image: OpenedImage, args: Mapping[str, Any]) -> Iterable[str]:
     return (str(args["path"]),)
 
 
-@kind("structure-content", keeps=_path, one_path=True)
+@check_kind("static", "structure-content", Reads(keeps=_path, one_path=True))
 def structure_content(
     context: Context, *, path: str, expected: Sequence[str] = (), excluded: Sequence[str] = ()
 ) -> str:
@@ -85,14 +86,14 @@ def structure_content(
     text = context.tree.read(path, _LARGEST).decode(errors="replace")
     for wanted in expected:
         if not pattern(wanted).search(text):
-            raise Failed(f"{path} does not contain {wanted!r}")
+            raise CheckFailed(f"{path} does not contain {wanted!r}")
     for unwanted in excluded:
         if pattern(unwanted).search(text):
-            raise Failed(f"{path} contains {unwanted!r}")
+            raise CheckFailed(f"{path} contains {unwanted!r}")
     return f"{len(text)} characters"
 
 
-@kind("structure-metadata", reads="nothing")
+@check_kind("static", "structure-metadata", Reads("none"))
 def structure_metadata(
     context: Context,
     *,
@@ -127,7 +128,7 @@ def structure_metadata(
         if wanted_text is not None and said != wanted_text:
             bad.append(f"{name} is {said!r}, not {wanted_text!r}")
     if bad:
-        raise Failed("; ".join(bad))
+        raise CheckFailed("; ".join(bad))
     return "as expected"
 
 

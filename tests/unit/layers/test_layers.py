@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import tarfile
 from pathlib import Path
 from types import ModuleType
@@ -19,9 +18,9 @@ from builder.model.plan import PlannedLayer
 from builder.model.recipe import Recipe
 from builder.plan.resolve import resolve
 from builder.project import Project
-from builder.smoke.cpu.basic import job
+from builder.smoke.check import bind_check
+from builder.smoke.cpu.run import execution_of
 from builder.smoke.logscan import DECLARES, JUDGES, declarations
-from builder.smoke.static.kinds import KINDS
 
 PROJECT = Project()
 CACHE = Path("~/.cache/builder-tests/sdists").expanduser()
@@ -245,7 +244,6 @@ def test_every_check_of_a_layer_or_base_is_of_a_kind_that_takes_its_args(where: 
     elif check.kind == "serve-command":
         assert "argv" not in check.args, "the plan says what the command is"
     elif check.tier == "cpu":
-        assert job(check)
-    elif check.tier == "static":
-        names = inspect.signature(KINDS[check.kind].run).parameters
-        assert {key.replace("-", "_") for key in check.args} <= set(names)
+        assert execution_of(check)
+    else:
+        assert bind_check(check)

@@ -15,7 +15,7 @@ from builder.errors import EngineError
 from builder.model.check import Check
 from builder.model.recipe import Recipe
 from builder.project import Project
-from builder.smoke.gpu.machine import Image, Options
+from builder.smoke.gpu.machine import GpuImage, Options
 from builder.smoke.gpu.run import run_gpu
 from builder.smoke.report import Report
 from tests.support.project import ROOT
@@ -109,12 +109,12 @@ class Machine:
         lines = file.read_text().splitlines() if file.exists() else []
         return [words for line in lines if (words := json.loads(line))[: len(begin)] == list(begin)]
 
-    def image(self) -> Image:
+    def image(self) -> GpuImage:
         def load() -> None:
             self.loads += 1
             raise EngineError("docker could not load the image")
 
-        return Image(NAME, frozenset({ID, "sha256:" + "2" * 64}), load)
+        return GpuImage(NAME, frozenset({ID, "sha256:" + "2" * 64}), load)
 
     def run(
         self,

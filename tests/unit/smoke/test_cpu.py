@@ -14,13 +14,13 @@ import pytest
 
 from builder.errors import InvalidError
 from builder.model.check import Check
+from builder.smoke.check import CheckFailed, CheckNotRun
 from builder.smoke.cpu import runner as runners
-from builder.smoke.cpu.basic import job
+from builder.smoke.cpu.execution import execution_of
 from builder.smoke.cpu.run import run_cpu
-from builder.smoke.cpu.runner import Command, Unable, run
+from builder.smoke.cpu.runner import Command, run
 from builder.smoke.cpu.select import pick_runner
 from builder.smoke.report import Report, Result
-from builder.smoke.static.run import Failed
 from tests.unit.smoke.make import layout
 
 
@@ -34,7 +34,7 @@ class LocalRunner:
 
     def start(self, command: Command) -> subprocess.Popen[bytes]:
         if command.user == "4711":
-            raise Unable("no such user here")
+            raise CheckNotRun("no such user here")
         self.started.append(command)
         argv = [sys.executable if command.argv[0] == "python3" else command.argv[0], *command.argv[1:]]
         env = {**os.environ, **command.env}
@@ -183,11 +183,11 @@ def test_imports(tmp_path: Path) -> None:
     ],
 )
 def test_mapped_nccl(output: str, version: str | None, says: str) -> None:
-    judge = job(check("x", "nccl-mapped", **({"version": version} if version else {}))).judge
+    judge = execution_of(check("x", "nccl-mapped", **({"version": version} if version else {}))).judge
     if not says.startswith("!"):
         assert judge(0, output) == says
         return
-    with pytest.raises((Failed, ValueError)) as caught:
+    with pytest.raises((CheckFailed, ValueError)) as caught:
         judge(0, output)
     assert says[1:] in str(caught.value)
 
@@ -244,7 +244,7 @@ def test_without_a_way_to_run_everything_is_not_run(tmp_path: Path, monkeypatch:
     assert result.message.startswith("docker: docker's daemon does not answer: No such file or directory; chroot: ")
     assert report.ok()
     assert not report.ok(require=True)
-    with pytest.raises(Unable, match=r"^docker: docker's daemon does not answer"):
+    with pytest.raises(CheckNotRun, match=r"^docker: docker's daemon does not answer"):
         pick_runner(None, tmp_path, "docker")  # type: ignore[arg-type]
 
 
@@ -260,7 +260,7 @@ def test_without_a_way_to_run_everything_is_not_run(tmp_path: Path, monkeypatch:
 )
 def test_wrong_checks_are_told(kind: str, args: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidError) as caught:
-        job(check("x", kind, **args))
+        execution_of(check("x", kind, **args))
     assert says in str(caught.value)
 
 
@@ -364,10 +364,10 @@ def test_structure_commands_are_judged_with_output_and_errors_apart(tmp_path: Pa
 
 
 def test_a_check_for_strangers_runs_as_one(tmp_path: Path) -> None:
-    assert job(check("a", "non-root")).user == "54321:54321"
-    assert job(check("a", "non-root", user="1000")).user == "1000"
+    assert execution_of(check("a", "non-root")).user == "54321:54321"
+    assert execution_of(check("a", "non-root", user="1000")).user == "1000"
 
 
 def test_media_checks_have_code_that_compiles() -> None:
     for kind in ("audio-decodes", "video-decodes", "non-root"):
-        compile(job(check("a", kind)).code, kind, "exec")
+        compile(execution_of(check("a", kind)).code, kind, "exec")

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from builder.smoke.check import CheckFailed
 from builder.smoke.gpu import probe as gpu_probe
 from builder.smoke.gpu.docker import Docker, Done
 from builder.smoke.report import Report
-from builder.smoke.static.run import Failed
 from tests.support.project import ROOT
 from tests.unit.smoke.gpu_machine import Machine, by_id, served
 
@@ -68,7 +68,7 @@ def test_probes_run_where_nothing_of_builder_is(tmp_path: Path) -> None:
     command = [sys.executable, "-s", *container.command]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     # This machine has no torch, an image has: what is shown is that the probe itself was started and reports.
-    with pytest.raises(Failed, match="No module named 'torch'"):
+    with pytest.raises(CheckFailed, match="No module named 'torch'"):
         gpu_probe.read(Done(done.returncode, done.stdout, done.stderr), 60)
 
 
@@ -76,7 +76,7 @@ def test_a_container_that_does_not_end_is_killed_and_removed(real: Machine) -> N
     machine = real
     machine.write("probes.json", {"device": "hang"})
     begin = time.monotonic()
-    with pytest.raises(Failed, match=r"did not end within 0\.5 s"):
+    with pytest.raises(CheckFailed, match=r"did not end within 0\.5 s"):
         gpu_probe.ask(Docker(), gpu_probe.probe_container(served(), "device"), 0.5)
     assert time.monotonic() - begin < 10
     assert machine.calls("rm")

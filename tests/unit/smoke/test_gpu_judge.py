@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from builder.smoke.cpu.runner import Unable
+from builder.smoke.check import CheckFailed, CheckNotRun
 from builder.smoke.gpu import judge
 from builder.smoke.gpu.docker import Done
 from builder.smoke.gpu.probe import read
-from builder.smoke.static.run import Failed
 
 DEVICE = {
     "name": "NVIDIA GB10",
@@ -82,12 +81,12 @@ class TestDevice:
         assert judge.device(DEVICE) == "NVIDIA GB10, 12.1, torch 2.11.0+cu130, CUDA 13.0"
 
     def test_another_gpu_fails(self) -> None:
-        with pytest.raises(Failed, match=r"NVIDIA H200, 9\.0.*a GB10 is 12\.1"):
+        with pytest.raises(CheckFailed, match=r"NVIDIA H200, 9\.0.*a GB10 is 12\.1"):
             judge.device(changed(DEVICE, name="NVIDIA H200", capability=[9, 0]))
 
     @pytest.mark.parametrize("wrong", [{"rms_float32": 0.5}, {"rms_bfloat16": math.nan}, {"rms_bfloat16": None}])
     def test_wrong_products_fail(self, wrong: dict[str, Any]) -> None:
-        with pytest.raises(Failed, match="off by"):
+        with pytest.raises(CheckFailed, match="off by"):
             judge.device(changed(DEVICE, **wrong))
 
 
@@ -106,7 +105,7 @@ class TestTriton:
         ],
     )
     def test_others_fail(self, wrong: dict[str, Any], said: str) -> None:
-        with pytest.raises(Failed, match=said):
+        with pytest.raises(CheckFailed, match=said):
             judge.triton(changed(TRITON, **wrong), arch="sm_121a")
 
 
@@ -129,18 +128,18 @@ class TestMarlin:
     )
     def test_errors_and_races_fail(self, case: dict[str, Any], said: str) -> None:
         for cases in ([{**CASE, **case}, {**CASE, "seed": 2}], [{**CASE, "seed": 2}, {**CASE, **case}]):
-            with pytest.raises(Failed, match=said):
+            with pytest.raises(CheckFailed, match=said):
                 judge.marlin(changed(MARLIN, cases=cases), atomic=False)
 
     def test_atomic_additions_may_differ_and_nothing_else(self) -> None:
         cases = [{**CASE, "different": 9}, {**CASE, "seed": 2}]
         assert judge.marlin(changed(MARLIN, cases=cases), atomic=True)
-        with pytest.raises(Failed, match="a race"):
+        with pytest.raises(CheckFailed, match="a race"):
             judge.marlin(changed(MARLIN, cases=cases, atomic_add=None), atomic=True)
 
     def test_one_seed_is_not_two(self) -> None:
         for cases in ([CASE, CASE], []):
-            with pytest.raises(Failed, match="two were asked for"):
+            with pytest.raises(CheckFailed, match="two were asked for"):
                 judge.marlin(changed(MARLIN, cases=cases), atomic=False)
 
 
@@ -171,7 +170,7 @@ class TestAllReduce:
         ],
     )
     def test_others_fail(self, wrong: dict[str, Any], said: str) -> None:
-        with pytest.raises(Failed, match=said):
+        with pytest.raises(CheckFailed, match=said):
             judge.all_reduce(self.found(**wrong), under="/opt/nccl/", version="2.29.7-1", at_least=1)
 
     @pytest.mark.parametrize("error", [{}, {"sum": 0.0}])
@@ -180,7 +179,7 @@ class TestAllReduce:
             judge.all_reduce(self.found(error=error), under=None, version=None)
 
     def test_without_a_layer_there_still_is_a_libnccl(self) -> None:
-        with pytest.raises(Failed, match="rank 1: no libnccl is in memory"):
+        with pytest.raises(CheckFailed, match="rank 1: no libnccl is in memory"):
             judge.all_reduce(self.found(mapped={}), under=None, version=None)
 
 
@@ -202,7 +201,7 @@ class TestNetwork:
         ],
     )
     def test_another_fails(self, log: list[str], transport: str, said: str) -> None:
-        with pytest.raises(Failed, match=said):
+        with pytest.raises(CheckFailed, match=said):
             judge.network(log, transport=transport, interface="enp1s0f0np0", devices=["rocep1s0f0"])
 
 
@@ -212,20 +211,20 @@ class TestNcclTests:
 
     def test_wrong_values_fail(self) -> None:
         wrong = PERF.replace("0.00      0     0.22    0.07", "0.00      3     0.22    0.07")
-        with pytest.raises(Failed, match="wrong values at 1 sizes"):
+        with pytest.raises(CheckFailed, match="wrong values at 1 sizes"):
             judge.nccl_tests(wrong)
-        with pytest.raises(Failed, match="wrong values"):
+        with pytest.raises(CheckFailed, match="wrong values"):
             judge.nccl_tests(PERF.replace("0 OK", "2 FAILED"))
 
     def test_no_result_fails(self) -> None:
-        with pytest.raises(Failed, match=r"no result: .*NCCL failure"):
+        with pytest.raises(CheckFailed, match=r"no result: .*NCCL failure"):
             judge.nccl_tests("spark: Test NCCL failure common.cu:1005")
-        with pytest.raises(Failed, match="it prints nothing"):
+        with pytest.raises(CheckFailed, match="it prints nothing"):
             judge.nccl_tests("")
 
     def test_unchecked_values_fail(self) -> None:
         unchecked = PERF.replace("0.00      0", "0.00    N/A")
-        with pytest.raises(Failed, match="checked no values"):
+        with pytest.raises(CheckFailed, match="checked no values"):
             judge.nccl_tests(unchecked)
 
 
@@ -235,7 +234,7 @@ class TestRead:
         assert read(done, 5) == {"a": 2}
 
     def test_nothing_to_probe_is_not_run(self) -> None:
-        with pytest.raises(Unable, match="has no fused_marlin_moe"):
+        with pytest.raises(CheckNotRun, match="has no fused_marlin_moe"):
             read(Done(0, '@builder-probe {"not_run": "this vLLM has no fused_marlin_moe"}'), 5)
 
     @pytest.mark.parametrize(
@@ -250,5 +249,5 @@ class TestRead:
         ],
     )
     def test_everything_else_fails(self, done: Done, said: str) -> None:
-        with pytest.raises(Failed, match=said):
+        with pytest.raises(CheckFailed, match=said):
             read(done, 5)

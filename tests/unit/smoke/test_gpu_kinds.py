@@ -8,7 +8,8 @@ import pytest
 
 from builder.errors import InvalidError
 from builder.model.check import Check
-from builder.smoke.gpu import kinds as kinds_gpu
+from builder.smoke.check import bind_check
+from builder.smoke.gpu.run import defaults
 from builder.smoke.gpu.small import small
 from tests.unit.smoke.gpu_machine import PROJECT
 
@@ -23,9 +24,9 @@ class TestKinds:
             base = next((each for each in ("hermetic-0.20", "hermetic-0.23") if each in recipe.compatible), recipe.base)
             if PROJECT.base(base).family == "hermetic":
                 plan = resolve(PROJECT, recipe, base=base)
-                kinds |= {check.kind for check in plan.checks if check.tier == "gpu" and kinds_gpu.make(check)}
+                kinds |= {check.kind for check in plan.checks if check.tier == "gpu" and bind_check(check)}
         assert kinds >= {"nccl-all-reduce", "triton-jit", "marlin-moe", "marlin-linear", "nccl-two-nodes"}
-        assert all(kinds_gpu.make(check) for check in kinds_gpu.defaults())
+        assert all(bind_check(check) for check in defaults())
 
     @pytest.mark.parametrize(
         ("kind", "args"),
@@ -38,7 +39,7 @@ class TestKinds:
     )
     def test_an_unknown_one_is_refused(self, kind: str, args: dict[str, Any]) -> None:
         with pytest.raises(InvalidError):
-            kinds_gpu.make(Check(id="x", tier="gpu", kind=kind, args=args))
+            bind_check(Check(id="x", tier="gpu", kind=kind, args=args))
 
 
 class TestSmallModel:

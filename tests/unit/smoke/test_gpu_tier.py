@@ -10,7 +10,7 @@ import pytest
 
 from builder.doctor.host import Outcome
 from builder.model.check import Check
-from builder.smoke.cpu.runner import Unable
+from builder.smoke.check import CheckNotRun
 from builder.smoke.gpu.machine import Options, require_spark
 from builder.smoke.gpu.run import run_gpu
 from builder.smoke.report import Report
@@ -90,7 +90,7 @@ class TestOtherMachines:
             pytest.skip("this machine has a GPU")
         from builder.doctor.host import ThisHost
 
-        with pytest.raises(Unable):
+        with pytest.raises(CheckNotRun):
             require_spark(ThisHost())
 
 
@@ -154,7 +154,7 @@ def test_each_probe_fails_by_itself(machine: Machine) -> None:
 def test_a_finding_without_its_numbers_is_no_pass(machine: Machine) -> None:
     machine.probes["device"] = {"name": "NVIDIA GB10"}
     machine.write("server", "does not start")
-    assert by_id(machine.run())["device"] == ("fail", "what came back cannot be read: KeyError: 'capability'")
+    assert by_id(machine.run())["device"] == ("fail", "the answer cannot be read: KeyError: 'capability'")
 
 
 def test_a_server_that_dies_fails_once_and_the_rest_is_not_run(machine: Machine) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from builder.smoke.image.opened import open_image
 from builder.smoke.image.tree import Absent, ImageTree
-from builder.smoke.static.loader import Found, Loader
+from builder.smoke.static.loader import LibraryMatch, Loader
 from tests.unit.smoke.make import Files, elf, layout, ld_cache, link
 
 LIB = elf()
@@ -25,7 +25,7 @@ def test_rpath_comes_before_library_path(tmp_path: Path) -> None:
         "env/libx.so": LIB,
     }
     found = loader(tmp_path, files, LD_LIBRARY_PATH="/env").find("libx.so", "/app/lib/main.so")
-    assert found == Found("/app/lib/../near/libx.so", "/app/near/libx.so", "DT_RPATH of /app/lib/main.so")
+    assert found == LibraryMatch("/app/lib/../near/libx.so", "/app/near/libx.so", "DT_RPATH of /app/lib/main.so")
 
 
 def test_library_path_comes_before_runpath(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_cache_then_configuration_then_default_folders(tmp_path: Path) -> None:
         "cached/libx.so": LIB,
     }
     found = loader(tmp_path / "3", files).find("libx.so", "/app/b.so")
-    assert found == Found("/cached/libx.so", "/cached/libx.so", "ld.so.cache")
+    assert found == LibraryMatch("/cached/libx.so", "/cached/libx.so", "ld.so.cache")
 
 
 def test_preload_and_paths(tmp_path: Path) -> None:

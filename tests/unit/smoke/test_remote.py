@@ -13,7 +13,7 @@ from builder.model.check import Check
 from builder.model.reference import Reference
 from builder.oci.manifest import OCI_MANIFEST, sha256
 from builder.registry.referrers import attach, attached
-from builder.smoke.image.opened import Image, open_image
+from builder.smoke.image.opened import OpenedImage, open_image
 from builder.smoke.image.remote import fetch_image, made_here, remote_image
 from builder.smoke.static.run import check_image
 from builder.store.store import Store
@@ -39,7 +39,7 @@ def server() -> Iterator[Server]:
         yield started
 
 
-def serve(server: Server, where: Path, **more: Any) -> Image:
+def serve(server: Server, where: Path, **more: Any) -> OpenedImage:
     """An image of four layers, the upper two made by builder."""
     here = layout(where / "image", LAYERS, history=HISTORY, Env=["PATH=/usr/bin"], **more)
     image = open_image(here)
@@ -50,7 +50,7 @@ def serve(server: Server, where: Path, **more: Any) -> Image:
     return image
 
 
-def fetched(server: Server, image: Image) -> list[int]:
+def fetched(server: Server, image: OpenedImage) -> list[int]:
     """The layers that were asked for, counted from 0."""
     digests = [blob.digest for blob in image.layers]
     asked = [path.rpartition("/")[2] for path in server.paths()]

@@ -10,9 +10,9 @@ from builder.errors import InvalidError
 from builder.model.check import Check
 from builder.plan.resolve import resolve
 from builder.project import Project
-from builder.smoke.cpu.basic import job
+from builder.smoke.check import CheckFailed
+from builder.smoke.cpu.run import execution_of
 from builder.smoke.plan_checks import checks_of
-from builder.smoke.static.run import Failed
 
 PROJECT = Project()
 
@@ -29,7 +29,7 @@ def test_it_is_about_the_words_after_vllm_serve_on_every_family(base: str) -> No
     assert isinstance(argv, list)
     assert argv[:3] == ["openai/gpt-oss-120b", "--served-model-name", "gpt-oss-120b"]
     assert "VLLM_MARLIN_USE_ATOMIC_ADD" in str(check.args["variables"])
-    assert job(check).code.startswith("\nimport")
+    assert execution_of(check).code.startswith("\nimport")
 
 
 def test_an_image_that_builds_its_own_command_is_not_asked() -> None:
@@ -39,12 +39,12 @@ def test_an_image_that_builds_its_own_command_is_not_asked() -> None:
 
 
 def test_what_vllm_says_is_told() -> None:
-    made = job(Check(id="a", tier="cpu", kind="serve-command", args={"argv": ["a/b", "--port", "1"]}))
+    made = execution_of(Check(id="a", tier="cpu", kind="serve-command", args={"argv": ["a/b", "--port", "1"]}))
     assert made.judge(0, "\n") == "vLLM's parser takes all 3 words"
-    with pytest.raises(Failed, match="unrecognized arguments: --nope"):
+    with pytest.raises(CheckFailed, match="unrecognized arguments: --nope"):
         made.judge(1, "error: unrecognized arguments: --nope\n")
 
 
 def test_without_a_command_it_is_not_a_check() -> None:
     with pytest.raises(InvalidError):
-        job(Check(id="a", tier="cpu", kind="serve-command", args={}))
+        execution_of(Check(id="a", tier="cpu", kind="serve-command", args={}))

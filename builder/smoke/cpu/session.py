@@ -1,0 +1,109 @@
+"""Executes cpu checks with a runner: commands one by one, Python checks several in one interpreter."""
+
+from __future__ import annotations
+
+import ast
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from tempfile import TemporaryFile
+
+from builder.smoke.check import check_result, run_check
+from builder.smoke.cpu.driver import PROGRAM
+from builder.smoke.cpu.execution import Execution, Judge
+from builder.smoke.cpu.runner import Command, Runner, follow, run
+from builder.smoke.report import Result
+
+_START = 300.0
+"""Seconds that an interpreter may take to start, added to the timeout of its first check."""
+
+
+class Session:
+    """Executes checks with one runner. logs: the output of each check that is not quiet, by check id."""
+
+    def __init__(self, runner: Runner, env: Mapping[str, str], tell: Callable[[str], object]) -> None:
+        self.logs: dict[str, str] = {}
+        self._runner = runner
+        self._env = env
+        self._tell = tell
+
+    def command(self, execution: Execution) -> Result:
+        """Run one command. Raises CheckNotRun when the runner cannot."""
+        self._tell(execution.check.id)
+        variables = {**self._env, **dict(execution.env)}
+        judge_streams = execution.judge_streams
+        if judge_streams is None:
+            done = run(self._runner, Command(execution.argv, variables, execution.user), execution.timeout)
+            self._log(execution, done.output)
+            return _judged(execution, execution.judge, done.code, done.output, done.seconds)
+        with TemporaryFile() as file:
+            done = run(self._runner, Command(execution.argv, variables, execution.user, file), execution.timeout)
+            file.seek(0)
+            errors = file.read().decode(errors="replace")
+        return _judged(
+            execution, lambda code, text: judge_streams(code, text, errors), done.code, done.output, done.seconds
+        )
+
+    def python(self, executions: Sequence[Execution]) -> list[Result]:
+        """Run Python checks in one interpreter; when a check ends the interpreter, the rest run in a new one.
+
+        Raises CheckNotRun when the runner cannot run them.
+        """
+        results: list[Result] = []
+        while len(results) < len(executions):
+            # Each interpreter gives one result at least, if only a failure.
+            results += self._interpreter(executions[len(results) :])
+        return results
+
+    def _interpreter(self, executions: Sequence[Execution]) -> list[Result]:
+        mark = f"@{secrets.token_hex(8)} "
+        results: list[Result] = []
+        noise: list[str] = []
+        begun = time.monotonic()
+        deadline = begun + _START + executions[0].timeout
+
+        def line(data: bytes) -> None:
+            nonlocal begun, deadline
+            text = data.decode(errors="replace")
+            if not text.startswith(mark):
+                noise.append(text)
+                return
+            event = ast.literal_eval(text[len(mark) :])
+            current = executions[len(results)]
+            if "begin" in event:
+                self._tell(current.check.id)
+                begun = time.monotonic()
+                deadline = begun + current.timeout
+            else:
+                self._log(current, event["output"])
+                status = 0 if event["ok"] else 1
+                results.append(_judged(current, current.judge, status, event["output"], event["seconds"]))
+                deadline = time.monotonic() + _START
+
+        first = executions[0]
+        program = ascii([(each.check.id, each.code) for each in executions])
+        env = {**self._env, **dict(first.env)}
+        command = Command([first.python, "-c", PROGRAM, mark, program], env, first.user)
+        code = follow(self._runner.start(command), line, lambda: deadline)
+        if len(results) < len(executions):
+            current = executions[len(results)]
+            output = "".join(noise)[-2000:]
+            if code is not None:
+                output = f"the interpreter ended by itself\n{output}"
+                code = code or 1
+            results.append(_judged(current, current.judge, code, output, time.monotonic() - begun))
+        return results
+
+    def _log(self, execution: Execution, output: str) -> None:
+        if not execution.quiet:
+            self.logs[execution.check.id] = output
+
+
+def _judged(execution: Execution, judge: Judge, code: int | None, output: str, seconds: float) -> Result:
+    """code: the exit status, None after a timeout."""
+    if code is None:
+        tail = output.strip()[-1000:]
+        message = f"no end within {execution.timeout:g} s" + (f": {tail}" if tail else "")
+        return check_result(execution.check, "fail", message, seconds)
+    status = code
+    return run_check(execution.check, lambda: judge(status, output), seconds)
