@@ -21,6 +21,7 @@ from builder.smoke.cpu.run import run_cpu
 from builder.smoke.cpu.runner import Command, run
 from builder.smoke.cpu.select import pick_runner
 from builder.smoke.report import Report, Result
+from tests.support.errors import fails
 from tests.unit.smoke.make import layout
 
 
@@ -166,7 +167,7 @@ def test_imports(tmp_path: Path) -> None:
         env={"PYTHONPATH": str(tmp_path)},
     )
     assert states(report) == ["pass", "fail", "fail"]
-    assert report.results[1].message == "it is 1.0, expected 2.0"
+    assert report.results[1].message == "the result is 1.0, expected 2.0"
     assert "ModuleNotFoundError" in report.results[2].message
 
 
@@ -220,7 +221,7 @@ def test_ptxas_that_assembles(tmp_path: Path) -> None:
     for version, flags, made in ((8, 0x6007802, "sm_120"), (7, 0x5A0D5A, "sm_90")):
         result = makes(version, flags)
         assert result.status == "fail"
-        assert f"asked for sm_121a, it made code for {made}" in result.message
+        assert f"made code for {made} instead of sm_121a" in result.message
     tool.write_text("#!/bin/sh\necho 'ptxas fatal: sm_121a is not defined'\nexit 255\n")
     result = go(tmp_path, check("x", "ptxas-assembles", path=str(tool))).results[0]
     assert result.status == "fail"
@@ -249,19 +250,19 @@ def test_without_a_way_to_run_everything_is_not_run(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("kind", "args", "says"),
+    ("kind", "args", "id", "names"),
     [
-        ("imports", {"module": "x"}, "no cpu check 'imports'"),
-        ("import", {}, "module: Missing"),
-        ("import", {"module": "x", "timeout": "soon"}, "valid number"),
-        ("python", {"code": "1", "env": ["A=1"]}, "valid dict"),
-        ("ptxas-assembles", {"arch": "sm_121a\n.x"}, "not an architecture"),
+        ("imports", {"module": "x"}, "check-kind-unknown", "'imports'"),
+        ("import", {}, "check-arguments-wrong", "module: "),
+        ("import", {"module": "x", "timeout": "soon"}, "check-arguments-wrong", "timeout: "),
+        ("python", {"code": "1", "env": ["A=1"]}, "check-arguments-wrong", "env: "),
+        ("ptxas-assembles", {"arch": "sm_121a\n.x"}, "check-arch-wrong", "sm_121a"),
     ],
 )
-def test_wrong_checks_are_told(kind: str, args: dict[str, Any], says: str) -> None:
-    with pytest.raises(InvalidError) as caught:
+def test_a_wrong_check_is_an_error(kind: str, args: dict[str, Any], id: str, names: str) -> None:
+    with fails(InvalidError, id) as caught:
         execution_of(check("x", kind, **args))
-    assert says in str(caught.value)
+    assert names in str(caught.value)
 
 
 def test_long_lines_without_end(tmp_path: Path) -> None:
@@ -312,15 +313,16 @@ def test_lines_that_look_like_warnings_are_declared_or_fail(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("args", "says"),
+    ("args", "id"),
     [
-        ({"pattern": "x"}, "why"),
-        ({"pattern": "[", "why": "long enough"}, "not a pattern"),
-        ({"why": "x" * 20}, "needs a pattern"),
+        ({"pattern": "x"}, "check-arguments-wrong"),
+        ({"pattern": "x", "why": "short"}, "check-reason-missing"),
+        ({"pattern": "[", "why": "long enough"}, "check-pattern-wrong"),
+        ({"why": "x" * 20}, "check-arguments-wrong"),
     ],
 )
-def test_a_declaration_needs_a_pattern_and_a_reason(tmp_path: Path, args: dict[str, Any], says: str) -> None:
-    with pytest.raises(InvalidError, match=says):
+def test_a_declaration_needs_a_pattern_and_a_reason(tmp_path: Path, args: dict[str, Any], id: str) -> None:
+    with fails(InvalidError, id):
         go(tmp_path, check("a", "python", code="1"), check("declared", "expected-log", **args))
 
 

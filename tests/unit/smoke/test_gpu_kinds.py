@@ -11,6 +11,7 @@ from builder.model.check import Check
 from builder.smoke.check import bind_check
 from builder.smoke.gpu.run import defaults
 from builder.smoke.gpu.small import small
+from tests.support.errors import fails
 from tests.unit.smoke.gpu_machine import PROJECT
 
 
@@ -29,16 +30,16 @@ class TestKinds:
         assert all(bind_check(check) for check in defaults())
 
     @pytest.mark.parametrize(
-        ("kind", "args"),
+        ("kind", "args", "id"),
         [
-            ("no-such", {}),
-            ("marlin-moe", {"format": "int3"}),
-            ("serve-decode", {"at-most": 1}),
-            ("serve-stop", {"within": "x"}),
+            ("no-such", {}, "check-kind-unknown"),
+            ("marlin-moe", {"format": "int3"}, "check-arguments-wrong"),
+            ("serve-decode", {"at-most": 1}, "check-arguments-wrong"),
+            ("serve-stop", {"within": "x"}, "check-arguments-wrong"),
         ],
     )
-    def test_an_unknown_one_is_refused(self, kind: str, args: dict[str, Any]) -> None:
-        with pytest.raises(InvalidError):
+    def test_a_wrong_check_is_an_error(self, kind: str, args: dict[str, Any], id: str) -> None:
+        with fails(InvalidError, id):
             bind_check(Check(id="x", tier="gpu", kind=kind, args=args))
 
 

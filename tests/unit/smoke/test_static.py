@@ -13,6 +13,7 @@ from builder.smoke.image.opened import open_image
 from builder.smoke.report import Report
 from builder.smoke.static.run import ALWAYS as EVERY
 from builder.smoke.static.run import run_static
+from tests.support.errors import fails
 from tests.unit.smoke.make import SITE, SM_121, Files, Member, elf, fatbin, folder, gb10, layout, link, program, tar
 
 SETTINGS = {
@@ -258,8 +259,8 @@ def test_what_the_base_may_hold_is_not_run(tmp_path: Path) -> None:
     found = run_static(image, None, [check(*case) for case in cases])
     states = [result.status for result in found.results[len(EVERY) :]]
     assert states == ["not-run", "not-run", "pass", "pass", "not-run", "fail"]
-    assert "not here" in found.results[len(EVERY)].message
-    assert found.notes == ["1 of 2 layers (the base's) are not here to look into"]
+    assert "not on this machine" in found.results[len(EVERY)].message
+    assert found.notes == ["1 of 2 layers (the base's) are not on this machine"]
 
 
 def test_family_and_arch_specific_code_counts(tmp_path: Path) -> None:
@@ -274,19 +275,19 @@ def test_family_and_arch_specific_code_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "args", "says"),
+    ("kind", "args", "id", "names"),
     [
-        ("cubbin", {"path": "/x"}, "no static check 'cubbin'"),
-        ("cubin", {}, "path: Missing"),
-        ("cubin", {"path": "/x", "architectures": ["sm_121"]}, "architectures: Unexpected"),
-        ("file", {"path": 5}, "path: Input should be a valid string"),
-        ("file", {"path": "/x", "type": "directory"}, "type: Input should be"),
+        ("cubbin", {"path": "/x"}, "check-kind-unknown", "'cubin'"),
+        ("cubin", {}, "check-arguments-wrong", "path: "),
+        ("cubin", {"path": "/x", "architectures": ["sm_121"]}, "check-arguments-wrong", "architectures: "),
+        ("file", {"path": 5}, "check-arguments-wrong", "path: "),
+        ("file", {"path": "/x", "type": "directory"}, "check-arguments-wrong", "type: "),
     ],
 )
-def test_wrong_checks_are_told(tmp_path: Path, kind: str, args: dict[str, Any], says: str) -> None:
-    with pytest.raises(InvalidError) as caught:
+def test_a_wrong_check_is_an_error(tmp_path: Path, kind: str, args: dict[str, Any], id: str, names: str) -> None:
+    with fails(InvalidError, id) as caught:
         report(tmp_path, [{"a": b""}], (kind, args))
-    assert says in str(caught.value)
+    assert names in str(caught.value)
 
 
 def test_other_tiers_are_left_alone(tmp_path: Path) -> None:
