@@ -69,4 +69,6 @@ def read_results(folder: Path, digest: str) -> Report | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
-        raise InvalidError("not results of this image", where=str(path), next="remove it and test again") from None
+        raise InvalidError(
+            "not results of this image", id="results-invalid", where=str(path), next="remove the file and test again"
+        ) from None

@@ -14,7 +14,7 @@ import zstandard
 
 from builder.model.check import Check
 from builder.produce.image import Built
-from builder.smoke.image.layerstream import LayerStream, clean
+from builder.smoke.image.layerstream import LayerStream, member_path
 from builder.smoke.image.opened import LayerBlob, OpenedImage, open_image
 from builder.smoke.plan_checks import checks_of
 from builder.store.store import Store
@@ -44,7 +44,9 @@ class Whole:
             with LayerStream(blob.open(), name) as stream:
                 for member in stream:
                     data = stream.stream.read(member.size) if member.isreg() else b""
-                    found[clean(member.name)] = Member(data, member.mode, member.type, member.linkname, member.uid)
+                    found[member_path(member.name)] = Member(
+                        data, member.mode, member.type, member.linkname, member.uid
+                    )
             self.trees[name] = found
         return self.trees[name]
 

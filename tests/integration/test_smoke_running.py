@@ -22,7 +22,7 @@ from builder.smoke.cpu.chroot import ChrootRunner
 from builder.smoke.cpu.run import run_cpu
 from builder.smoke.cpu.runner import QEMU_NAMES, native
 from builder.smoke.image.opened import OpenedImage
-from builder.smoke.image.unpack import unpacked
+from builder.smoke.image.unpack import unpacked_root
 from builder.smoke.report import Report
 from builder.smoke.static.run import check_image
 from tests.integration.running_project import Running, running
@@ -193,7 +193,7 @@ class Ground:
 
         The bytecode of the healthy one is good for what did not change.
         """
-        healthy, root = (unpacked(each, self.folder / "work") for each in (self.whole.image, image))
+        healthy, root = (unpacked_root(each, self.folder / "work") for each in (self.whole.image, image))
         shutil.copytree(healthy, root, symlinks=True, copy_function=_link)
         bytecode = Path(f"{healthy}-bytecode")
         if bytecode.exists():

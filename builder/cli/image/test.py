@@ -144,7 +144,7 @@ def _subject(
     from builder.cli.image.test_gpu import built_image, pulled_image
     from builder.project import Project
     from builder.smoke.image.opened import open_image
-    from builder.smoke.image.remote import fetch_image, made_here, remote_image
+    from builder.smoke.image.remote import built_layers, fetch_image, remote_image
     from builder.smoke.plan_checks import checks_of
     from builder.smoke.results import results_folder
 
@@ -167,7 +167,7 @@ def _subject(
     if reference.startswith("oci:"):
         layout = Path(reference.removeprefix("oci:"))
         image = open_image(layout)
-        return _Subject(reference, image, checks, layout, results_folder(layout), made_here(image))
+        return _Subject(reference, image, checks, layout, results_folder(layout), built_layers(image))
     from builder.model.reference import Reference
 
     store = open_store()
@@ -176,7 +176,7 @@ def _subject(
     image = fetch_image(target, store) if runs else remote_image(target)
     where = results_folder(store.root)
     pulled = pulled_image(target, image.digest, image.manifest["config"]["digest"])
-    return _Subject(str(target), image, checks, store.root, where, made_here(image), pulled)
+    return _Subject(str(target), image, checks, store.root, where, built_layers(image), pulled)
 
 
 def _gpu(

@@ -16,7 +16,7 @@ from builder.errors import EngineError
 from builder.smoke.check import CheckNotRun
 from builder.smoke.cpu.runner import QEMU_NAMES, Command, native, registered
 from builder.smoke.image.opened import OpenedImage
-from builder.smoke.image.unpack import clear, unpack
+from builder.smoke.image.unpack import remove_tree, unpack
 
 _MAGIC = r"\x7f\x45\x4c\x46\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00"
 _MASK = r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff"
@@ -132,9 +132,9 @@ class ChrootRunner:
     def close(self) -> None:
         """Remove the unpacked image, unless it is to be kept."""
         if not self._keep:
-            clear(self._root)
+            remove_tree(self._root)
             if self._bytecode is not None:
-                clear(self._bytecode)
+                remove_tree(self._bytecode)
 
     def _enter(
         self, before: list[str], argv: list[str], root: Path, errors: IO[bytes] | None = None
@@ -171,7 +171,7 @@ class ChrootRunner:
                     return
                 said = output.decode(errors="replace").strip().rpartition("\n")[2]
         finally:
-            clear(probe)
+            remove_tree(probe)
         raise CheckNotRun(f"private namespaces do not work here: {said}")
 
 
@@ -202,7 +202,7 @@ class _Process(subprocess.Popen[bytes]):
     def wait(self, timeout: float | None = None) -> int:
         """As of Popen; then removes what the command wrote."""
         code = super().wait(timeout)
-        clear(self._scratch)
+        remove_tree(self._scratch)
         return code
 
     def _map_ids(self) -> None:

@@ -1,4 +1,4 @@
-"""What is in the layers of an image: each is read once, front to back, several at a time."""
+"""The index of a layer: its entries, whiteouts and digest, read in one pass; several layers at a time."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
+from builder.digest import Digest
 from builder.errors import InvalidError
-from builder.smoke.image.layerstream import Hashing, LayerStream, clean
+from builder.smoke.image.layerstream import HashingStream, LayerStream, member_path
 from builder.smoke.image.opened import LayerBlob
-from builder.smoke.image.scan import Looker, Looks, Object
+from builder.smoke.image.scan import ElfObject, MemberScanner, ScanOptions
 
 Kind = Literal["file", "dir", "symlink", "char", "block", "fifo"]
-NOTHING = Looks()
+NOTHING = ScanOptions()
 _FOR_PROCESSES = 200_000_000
-"""bytes of blobs from which on processes are worth their start."""
+"""bytes of blobs; below, processes take longer to start than they save."""
 
 _KINDS: dict[bytes, Kind] = {
     tarfile.DIRTYPE: "dir",
@@ -35,10 +36,10 @@ _KINDS: dict[bytes, Kind] = {
 
 @dataclass(slots=True)
 class Entry:
-    """A file of the image. link: what a symlink says. layer: which layer it is from, counted from 0.
+    """An entry of a layer. link: the target of a symlink. layer: the number of its layer, from 0.
 
-    source: the name in that layer that holds the content (another one for a hard link). machine: e_machine of ELF.
-    object: what is in an ELF file for aarch64, when that was looked at.
+    source: the path in that layer that holds the content (another path for a hard link). machine: e_machine of an ELF
+    file. object: the tables of an ELF file for aarch64, when ScanOptions.elf asks for them.
     """
 
     kind: Kind
@@ -50,14 +51,14 @@ class Entry:
     layer: int
     source: str
     machine: int | None = None
-    object: Object | None = None
+    object: ElfObject | None = None
 
 
 @dataclass
 class LayerIndex:
     """The entries of one layer, and what it removes from the layers below. tar_size: bytes when unpacked.
 
-    secrets: (path, what was found). sha256: of the blob, in hexadecimal, when that was asked for.
+    secrets: (path, kind of secret). digest: of the blob, None when it was not asked for. kept: copies of files by path.
     """
 
     blob: LayerBlob
@@ -67,52 +68,58 @@ class LayerIndex:
     opaque: set[str] = field(default_factory=set)
     tar_size: int = 0
     secrets: list[tuple[str, str]] = field(default_factory=list)
-    sha256: str = ""
+    digest: Digest | None = None
     kept: dict[str, Path] = field(default_factory=dict)
 
 
-def read_layers(layers: Sequence[tuple[int, LayerBlob]], wanted: str, folder: Path, looks: Looks) -> list[LayerIndex]:
-    """Index several layers at once, the largest first: workers then end at about the same time.
+def read_layers(
+    layers: Sequence[tuple[int, LayerBlob]], wanted: str, folder: Path, options: ScanOptions
+) -> list[LayerIndex]:
+    """Index several layers at once, the largest first, so that workers end at about the same time.
 
-    Large layers are read by processes: unpacking them releases the interpreter's lock, looking into them does not.
+    Large layers are read by processes, because scanning members holds the interpreter's lock.
     """
     order = sorted(layers, key=lambda item: -item[1].size)
     workers = min(len(order), max(2, os.cpu_count() or 2))
     local = all(blob.remote is None for _, blob in order)
     large = sum(blob.size for _, blob in order) > _FOR_PROCESSES
-    # A process that has threads cannot safely be copied.
+    # Forking a process that has threads is not safe.
     if local and large and (os.cpu_count() or 1) > 1 and threading.active_count() == 1:
         pool: Executor = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork"))
     else:
         pool = ThreadPoolExecutor(max(1, workers))
     with pool:
-        found = [pool.submit(_index, blob, number, wanted, folder, looks) for number, blob in order]
-        return sorted((one.result() for one in found), key=lambda layer: layer.number)
+        found = [pool.submit(_index, blob, number, wanted, folder, options) for number, blob in order]
+        return sorted((future.result() for future in found), key=lambda layer: layer.number)
 
 
-def _index(blob: LayerBlob, number: int, wanted: str, folder: Path, looks: Looks) -> LayerIndex:
-    return index_layer(blob, number, re.compile(wanted), folder, looks)
+def _index(blob: LayerBlob, number: int, wanted: str, folder: Path, options: ScanOptions) -> LayerIndex:
+    return index_layer(blob, number, re.compile(wanted), folder, options)
 
 
 def index_layer(
-    blob: LayerBlob, number: int, wanted: re.Pattern[str], folder: Path, looks: Looks = NOTHING
+    blob: LayerBlob, number: int, wanted: re.Pattern[str], folder: Path, options: ScanOptions = NOTHING
 ) -> LayerIndex:
-    """Read one layer once. Files that `wanted` matches are kept in `folder`. Raises InvalidError."""
+    """Read one layer once, and copy files that `wanted` matches to `folder`. Raises InvalidError."""
     index = LayerIndex(blob, number)
-    looker = Looker(looks, folder)
-    hashing = Hashing(blob.open()) if looks.hash else None
+    scanner = MemberScanner(options, folder)
+    hashing = HashingStream(blob.open()) if options.hash else None
     with LayerStream(cast("BinaryIO", hashing) if hashing else blob.open(), blob.digest) as stream:
         for member in stream:
-            path = clean(member.name)
+            path = member_path(member.name)
             parent, _, name = path.rpartition("/")
             if name == ".wh..wh..opq":
                 index.opaque.add(parent)
             elif name.startswith(".wh."):
                 index.removed.add(f"{parent}/{name[4:]}".lstrip("/"))
             elif member.islnk():
-                target = index.entries.get(clean(member.linkname))
+                target = index.entries.get(member_path(member.linkname))
                 if target is None or not path:
-                    raise InvalidError(f"a hard link to nothing: {path}", where=blob.digest)
+                    raise InvalidError(
+                        f"the target of a hard link is not in the layer: {path}",
+                        id="layer-hard-link-broken",
+                        where=blob.digest,
+                    )
                 index.entries[path] = target
             elif path:
                 kind = _KINDS.get(member.type, "file")
@@ -124,14 +131,14 @@ def index_layer(
                     # A later member of the same name replaces the file, as it does when a layer is unpacked.
                     index.kept[path] = _keep(stream, member, folder)
                     with index.kept[path].open("rb") as file:
-                        entry.machine, entry.object = looker.look_kept(file, path, member.size)
+                        entry.machine, entry.object = scanner.scan_copy(file, path, member.size)
                 elif kind == "file" and member.size:
-                    entry.machine, entry.object = looker.look(stream, member, path)
+                    entry.machine, entry.object = scanner.scan(stream, member, path)
         index.tar_size = stream.stream.tell()
         stream.finish()
-    looker.close()
-    index.secrets = looker.secrets
-    index.sha256 = hashing.hexdigest() if hashing else ""
+    scanner.close()
+    index.secrets = scanner.secrets
+    index.digest = hashing.digest() if hashing else None
     return index
 
 

@@ -1,4 +1,4 @@
-"""One layer blob as a stream: its entries, without unpacking it."""
+"""A layer blob as a stream of tar members: gzip, zstd or plain, read once, without unpacking."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, cast
 
+from builder.digest import Digest
 from builder.errors import InvalidError
 
 _CHUNK = 1 << 20
 _MOST_AT_ONCE = 32 << 20
-"""bytes; tarfile reads a header's long name whole, however long that says it is."""
+"""bytes; tarfile reads a long name in one piece, of any length that its header claims."""
 _LONGEST_PATH = 4096
 ZSTD = b"\x28\xb5\x2f\xfd"
-"""What a zstd frame begins with."""
+"""The magic number of a zstd frame."""
 
 
 class _Source(Protocol):
     def readinto(self, buffer: Any, /) -> int | None: ...
 
 
-class Forward(io.RawIOBase):
-    """A stream that only goes forward: skipping is reading into one buffer. tarfile needs no more of a file."""
+class ForwardStream(io.RawIOBase):
+    """A forward-only stream for tarfile: a seek reads and discards."""
 
     def __init__(self, source: _Source, damage: type[Exception] = OSError) -> None:
         self._source = source
@@ -47,7 +48,7 @@ class Forward(io.RawIOBase):
         if size < 0:
             return b"".join(iter(lambda: self.read(_CHUNK), b""))
         if size > _MOST_AT_ONCE:
-            raise InvalidError(f"not a readable layer: a header of {size} bytes")
+            raise InvalidError(f"the layer is not readable: a header of {size} bytes", id="layer-unreadable")
         parts = []
         while size and (taken := self._take(size)):
             parts.append(bytes(taken))
@@ -63,11 +64,11 @@ class Forward(io.RawIOBase):
         return self._position
 
     def copy(self, size: int, write: Any) -> None:
-        """Hand the next `size` bytes to `write` in pieces. Raises InvalidError when the stream ends before."""
+        """Pass the next `size` bytes to `write` in pieces. Raises InvalidError when the stream ends before."""
         while size:
             taken = self._take(size)
             if not taken:
-                raise InvalidError("the layer ends in the middle of a file")
+                raise InvalidError("the layer ends inside a file", id="layer-truncated")
             write(taken)
             size -= len(taken)
 
@@ -76,7 +77,7 @@ class Forward(io.RawIOBase):
             try:
                 self._start, self._end = 0, self._source.readinto(self._view) or 0
             except (OSError, EOFError, zlib.error, self._damage) as error:
-                raise InvalidError(f"not a readable layer: {error}") from error
+                raise InvalidError(f"the layer is not readable: {error}", id="layer-unreadable") from error
         stop = min(self._end, self._start + most)
         taken = self._view[self._start : stop]
         self._position += stop - self._start
@@ -84,8 +85,8 @@ class Forward(io.RawIOBase):
         return taken
 
 
-class Hashing(io.RawIOBase):
-    """A stream that hashes what is read of it."""
+class HashingStream(io.RawIOBase):
+    """A stream that hashes what is read from it."""
 
     def __init__(self, source: BinaryIO) -> None:
         self._source = source
@@ -99,9 +100,9 @@ class Hashing(io.RawIOBase):
         self._seen.update(memoryview(buffer)[:count])
         return count
 
-    def hexdigest(self) -> str:
-        """Of all that was read."""
-        return self._seen.hexdigest()
+    def digest(self) -> Digest:
+        """The digest of everything that was read so far."""
+        return Digest.from_hex(self._seen.hexdigest())
 
     def close(self) -> None:
         self._source.close()
@@ -111,11 +112,11 @@ class Hashing(io.RawIOBase):
 class LayerStream:
     """A layer blob (tar, plain or compressed with gzip or zstd) read once, front to back.
 
-    Iterating gives tarfile's members; `copy` and `head` read the content of the member that came last.
+    Iterating gives tarfile's members; `copy` and `head` read the content of the current member.
     """
 
     def __init__(self, source: Path | BinaryIO, where: str = "") -> None:
-        """source: the blob, or a stream of it. where: what to call it in errors."""
+        """source: the blob, or a stream of it. where: its name in errors."""
         self._where = where or str(source)
         opened = source.open("rb") if isinstance(source, Path) else source
         self._file: io.BufferedReader[Any] = io.BufferedReader(cast("io.RawIOBase", opened), _CHUNK)
@@ -134,10 +135,12 @@ class LayerStream:
                 except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
                     return
         except (tarfile.TarError, ValueError, RecursionError) as error:
-            raise InvalidError(f"not a readable layer: {error}", where=self._where) from error
+            raise InvalidError(
+                f"the layer is not readable: {error}", id="layer-unreadable", where=self._where
+            ) from error
 
     def copy(self, member: tarfile.TarInfo, write: Any) -> None:
-        """Hand the member's content to `write`, in pieces."""
+        """Pass the member's content to `write`, in pieces."""
         self.stream.seek(member.offset_data)
         self.stream.copy(member.size, write)
 
@@ -146,7 +149,7 @@ class LayerStream:
         return self.stream.read(min(size, member.size))
 
     def finish(self) -> None:
-        """Read the blob to its end, so that whoever counts or hashes it has seen all of it."""
+        """Read the blob to its end, so that a HashingStream below has hashed all of it."""
         while self._file.read(_CHUNK):
             pass
 
@@ -161,25 +164,27 @@ class LayerStream:
         self.close()
 
 
-def _decompress(file: io.BufferedReader[Any], magic: bytes) -> Forward:
+def _decompress(file: io.BufferedReader[Any], magic: bytes) -> ForwardStream:
     if magic == ZSTD:
         import zstandard
 
         reader = zstandard.ZstdDecompressor().stream_reader(file, read_size=_CHUNK, read_across_frames=True)
-        return Forward(reader, zstandard.ZstdError)
+        return ForwardStream(reader, zstandard.ZstdError)
     if magic[:2] == b"\x1f\x8b":
         import gzip
 
-        return Forward(gzip.GzipFile(fileobj=file, mode="rb"))
-    return Forward(file)
+        return ForwardStream(gzip.GzipFile(fileobj=file, mode="rb"))
+    return ForwardStream(file)
 
 
-def clean(name: str) -> str:
-    """A tar member's name as a path without leading slash ("" is the root). Raises InvalidError for `..`,
-    and for what is longer than a path can be."""
+def member_path(name: str) -> str:
+    """The name of a tar member as a path without leading slash; "" is the root.
+
+    Raises InvalidError for `..`, and for a name of more than 4096 characters.
+    """
     if len(name) > _LONGEST_PATH:
-        raise InvalidError(f"a layer has a path of {len(name)} characters: {name[:80]}…")
+        raise InvalidError(f"a layer has a path of {len(name)} characters: {name[:80]}…", id="layer-path-long")
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise InvalidError(f"a layer has a path that leaves the image: {name}")
+        raise InvalidError(f"a layer has a path outside the image: {name}", id="layer-path-outside")
     return "/".join(parts)

@@ -1,4 +1,4 @@
-"""An image in an OCI layout, or in any folder with blobs/sha256: manifest, configuration, and where its layers are."""
+"""Opening an image in an OCI layout or a store: its manifest, its configuration and the places of its layers."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from builder.digest import Digest, is_digest
 from builder.errors import InvalidError, NetworkError, UsageError
 from builder.jsontext import parse_json
-from builder.model.reference import is_digest
-from builder.oci.manifest import MANIFEST_LIMIT, Manifest, parse_manifest, sha256
+from builder.oci.manifest import MANIFEST_LIMIT, Manifest, parse_manifest
 
 
 @dataclass(frozen=True)
 class LayerBlob:
-    """A layer as the manifest names it. size is of the blob, in bytes; path may not exist (a base left remote).
+    """A layer of a manifest. size: of the blob, in bytes. path: may not exist, as for the layers of a remote base.
 
-    remote: streams the blob from where it is, for a layer of an image in a registry.
+    remote: opens the blob as a stream, for an image in a registry.
     """
 
     digest: str
@@ -31,8 +31,8 @@ class LayerBlob:
         return self.remote is not None or (self.path.is_file() and self.path.stat().st_size == self.size)
 
     @property
-    def cut(self) -> bool:
-        """Whether there is a file of another size than the manifest says."""
+    def wrong_size(self) -> bool:
+        """Whether the blob is a file of another size than in the manifest."""
         return self.remote is None and self.path.is_file() and self.path.stat().st_size != self.size
 
     def open(self) -> BinaryIO:
@@ -56,9 +56,9 @@ class OpenedImage:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What each layer is called, by the history: the layer's id for those that builder made, else "".
+        """The name of each layer, from the history: the layer's id for those that builder made, else "".
 
-        A history that does not fit the layers names none.
+        All are "" when the history does not have one line for each layer.
         """
         lines = [line for line in self.config.get("history") or () if not line.get("empty_layer")]
         if len(lines) != len(self.layers):
@@ -75,15 +75,16 @@ class OpenedImage:
 def open_image(layout: Path, digest: str | None = None) -> OpenedImage:
     """Read an image's manifest and configuration.
 
-    digest: of a manifest or an index; None takes the only image in the layout's index.json. Of an index, the
-    linux/arm64 image is taken. Raises UsageError when the folder is no layout, InvalidError when there is no such
-    image, or a blob is damaged or makes no sense.
+    digest: of a manifest or an index; None: the only image in the layout's index.json. An index gives its linux/arm64
+    image. Raises UsageError when the folder is not a layout, InvalidError when there is no such image or a blob is
+    damaged.
     """
     if not (layout / "index.json").exists() and digest is None:
         raise UsageError(
-            "is no OCI layout",
+            "not an OCI layout",
+            id="layout-missing",
             where=str(layout),
-            cause="it has no index.json",
+            cause="there is no index.json",
             next="name a folder that `builder build --output oci:DIR` or `skopeo copy … oci:DIR` wrote",
         )
     if digest is None:
@@ -93,7 +94,7 @@ def open_image(layout: Path, digest: str | None = None) -> OpenedImage:
         digest = _one(layout, manifest)
         manifest = _manifest(blob_path(layout, digest), digest)
     if manifest.is_index:
-        raise InvalidError(f"{digest} is not an image manifest", where=str(layout))
+        raise InvalidError(f"{digest} is not an image manifest", id="manifest-not-image", where=str(layout))
     named = manifest.json["config"]["digest"]
     config = read_config(_read(blob_path(layout, named), named), str(blob_path(layout, named)))
     layers = tuple(
@@ -103,7 +104,7 @@ def open_image(layout: Path, digest: str | None = None) -> OpenedImage:
 
 
 def read_config(data: bytes, where: str) -> dict[str, Any]:
-    """An image's configuration, its known members of the kinds that the OCI gives them. Raises InvalidError."""
+    """An image's configuration; its known members have the types of the OCI specification. Raises InvalidError."""
     from pydantic import ValidationError
 
     from builder.oci.assemble import SomeConfig
@@ -114,17 +115,19 @@ def read_config(data: bytes, where: str) -> dict[str, Any]:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "it"
-        raise InvalidError(f"the configuration makes no sense: {place}: {first['msg']}", where=where) from None
+        raise InvalidError(
+            f"invalid configuration: {place}: {first['msg']}", id="config-invalid", where=where
+        ) from None
     except ValueError as error:
-        raise InvalidError(f"the configuration is not JSON: {error}", where=where) from None
+        raise InvalidError(f"the configuration is not JSON: {error}", id="config-not-json", where=where) from None
     assert isinstance(found, dict)
     return found
 
 
 def blob_path(layout: Path, digest: str) -> Path:
-    """Where a layout keeps a blob. Raises InvalidError when the digest is none."""
+    """The path of a blob in a layout. Raises InvalidError for a malformed digest."""
     if not is_digest(digest):
-        raise InvalidError(f"not a digest: {digest!a}", where=str(layout))
+        raise InvalidError(f"not a digest: {digest!a}", id="digest-malformed", where=str(layout))
     algorithm, _, value = digest.partition(":")
     return layout / "blobs" / algorithm / value
 
@@ -136,7 +139,10 @@ def _one(layout: Path, index: Manifest) -> str:
         found = [item for item in found if wanted.items() <= (item.get("platform") or {}).items()]
     if len(found) != 1:
         raise InvalidError(
-            f"{len(found)} images to choose from, expected one", where=str(layout), next="name the digest of the image"
+            f"the index has {len(found)} images for linux/arm64, expected one",
+            id="index-ambiguous",
+            where=str(layout),
+            next="name the digest of the image",
         )
     return str(found[0]["digest"])
 
@@ -146,20 +152,22 @@ def _manifest(path: Path, digest: str | None = None) -> Manifest:
     try:
         return parse_manifest(data)
     except NetworkError as error:
-        raise InvalidError("neither a manifest nor an index", where=str(path), cause=error.cause) from None
+        raise InvalidError(
+            "neither a manifest nor an index", id="manifest-invalid", where=str(path), cause=error.cause
+        ) from None
 
 
 def _read(path: Path, digest: str | None) -> bytes:
-    """The bytes of a small file. What the folder holds is not trusted: it may be a pipe, or without end."""
+    """The bytes of a small file. The folder is not trusted: the path may be a pipe or an endless device."""
     try:
         if not path.is_file():
-            raise InvalidError(f"{digest or path.name} is not there, or not a file", where=str(path))
+            raise InvalidError(f"there is no file {digest or path.name}", id="blob-missing", where=str(path))
         with path.open("rb") as file:
             data = file.read(MANIFEST_LIMIT + 1)
     except OSError as error:
-        raise InvalidError(f"cannot read: {error.strerror}", where=str(path)) from None
+        raise InvalidError(f"cannot be read: {error.strerror}", id="blob-unreadable", where=str(path)) from None
     if len(data) > MANIFEST_LIMIT:
-        raise InvalidError(f"longer than {MANIFEST_LIMIT} bytes", where=str(path))
-    if digest and sha256(data) != digest:
-        raise InvalidError(f"{digest} is damaged", where=str(path))
+        raise InvalidError(f"longer than {MANIFEST_LIMIT} bytes", id="manifest-too-large", where=str(path))
+    if digest and Digest.of(data) != digest:
+        raise InvalidError(f"{digest} is damaged", id="blob-damaged", where=str(path))
     return data

@@ -16,7 +16,7 @@ from builder.store.store import Store
 _NOWHERE = Path("/nonexistent")
 
 
-class Chunks(io.RawIOBase):
+class ChunkStream(io.RawIOBase):
     """An iterator of bytes as a stream."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
@@ -49,7 +49,7 @@ def remote_image(reference: Reference, registry: Registry | None = None) -> Open
     config = read_config(client.config(pinned, manifest), str(pinned))
 
     def stream(digest: str, size: int) -> Callable[[], BinaryIO]:
-        return lambda: cast("BinaryIO", Chunks(client.blob(pinned, digest, size)))
+        return lambda: cast("BinaryIO", ChunkStream(client.blob(pinned, digest, size)))
 
     layers = tuple(
         LayerBlob(item["digest"], item["size"], _NOWHERE, stream(item["digest"], item["size"]))
@@ -85,7 +85,7 @@ def fetch_image(reference: Reference, store: Store, registry: Registry | None = 
     return OpenedImage(manifest.digest, manifest.json, parsed, layers)
 
 
-def made_here(image: OpenedImage) -> set[str] | None:
+def built_layers(image: OpenedImage) -> set[str] | None:
     """The layers that builder put into an image, by its history: the others are its base's. None when it names none:
     then all of them are looked at."""
     return {blob.digest for blob, name in zip(image.layers, image.names, strict=True) if name} or None

@@ -1,4 +1,4 @@
-"""What is looked at in a file while its layer passes by: each layer is read once, front to back."""
+"""What is extracted from a file while its layer is read: ELF tables, GPU code, secrets."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from builder.smoke.image.secrets import find_secrets, suspicious_name
 
 _IN_MEMORY = 4 << 20
 _TEXT = 2 << 20
-"""bytes; larger files are data."""
+"""bytes; larger files are not searched for secrets."""
 
 
 @dataclass(frozen=True, slots=True)
-class Object:
-    """An ELF file for aarch64. code: pieces of GPU code by target. problem: why it cannot be read, or nothing."""
+class ElfObject:
+    """An ELF file for aarch64. code: pieces of GPU code by target. problem: why it cannot be read, "" when it can."""
 
     dynamic: Dynamic | None
     code: dict[str, int] = field(default_factory=dict)
@@ -28,26 +28,26 @@ class Object:
 
 
 @dataclass(frozen=True)
-class Looks:
-    """What checks want to know: of ELF files, of secrets in files, whether the blob hashes to its digest."""
+class ScanOptions:
+    """What to extract: the tables of ELF files, secrets in files, the digest of the blob."""
 
     elf: bool = False
     secrets: bool = False
     hash: bool = False
 
 
-class Looker:
-    """Looks into the members of one layer. Raises InvalidError when the layer ends early."""
+class MemberScanner:
+    """ScanOptions into the members of one layer. Raises InvalidError when the layer ends early."""
 
-    def __init__(self, looks: Looks, folder: Path) -> None:
+    def __init__(self, options: ScanOptions, folder: Path) -> None:
         self.secrets: list[tuple[str, str]] = []
-        self._looks = looks
+        self._options = options
         self._folder = folder
         self._scratch: BinaryIO | None = None
 
-    def look(self, stream: LayerStream, member: tarfile.TarInfo, path: str) -> tuple[int | None, Object | None]:
-        """The e_machine of a regular file, and what is in it when it is an ELF file for aarch64."""
-        elf, secrets = self._looks.elf, self._looks.secrets
+    def scan(self, stream: LayerStream, member: tarfile.TarInfo, path: str) -> tuple[int | None, ElfObject | None]:
+        """The e_machine of a regular file (None: no ELF file), and its tables when it is for aarch64."""
+        elf, secrets = self._options.elf, self._options.secrets
         head = stream.head(member, 64)
         machine = machine_of(head)
         if machine == AARCH64 and elf:
@@ -57,26 +57,26 @@ class Looker:
             self.secrets += [(path, what) for what in find_secrets(path, data)]
         return machine, None
 
-    def look_kept(self, file: BinaryIO, path: str, size: int) -> tuple[int | None, Object | None]:
-        """The same for a file that was put aside."""
+    def scan_copy(self, file: BinaryIO, path: str, size: int) -> tuple[int | None, ElfObject | None]:
+        """`scan` for a file that was copied to disk."""
         machine = machine_of(file.read(20))
-        if machine == AARCH64 and self._looks.elf:
+        if machine == AARCH64 and self._options.elf:
             return machine, read_object(reader(file))
-        if self._looks.secrets and machine is None and size <= _TEXT:
+        if self._options.secrets and machine is None and size <= _TEXT:
             file.seek(0)
             self.secrets += [(path, what) for what in find_secrets(path, file.read())]
         return machine, None
 
     def close(self) -> None:
-        """Forget the scratch file."""
+        """Close the scratch file."""
         if self._scratch is not None:
             self._scratch.close()
 
-    def _object(self, stream: LayerStream, member: tarfile.TarInfo, head: bytes) -> Object:
+    def _object(self, stream: LayerStream, member: tarfile.TarInfo, head: bytes) -> ElfObject:
         if member.size <= _IN_MEMORY:
             data = head + stream.stream.read(member.size - len(head))
             return read_object(lambda offset, size: data[offset : offset + size])
-        # One file on disk, written over for each library: the tables that are read lie at both ends.
+        # One scratch file for all libraries: the tables of an ELF file lie at both ends, so it must be seekable.
         if self._scratch is None:
             self._scratch = TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 (closed by close)
         scratch, end = self._scratch, member.size
@@ -91,10 +91,10 @@ class Looker:
         return read_object(read)
 
 
-def read_object(read: Read) -> Object:
-    """An ELF file for aarch64."""
+def read_object(read: Read) -> ElfObject:
+    """Read an ELF file for aarch64; a damaged one gets a `problem`."""
     try:
         rows = sections(read)
-        return Object(read_dynamic(read, rows), dict(inventory(read, rows)))
+        return ElfObject(read_dynamic(read, rows), dict(inventory(read, rows)))
     except ValueError as error:
-        return Object(None, {}, str(error))
+        return ElfObject(None, {}, str(error))

@@ -1,4 +1,4 @@
-"""An image unpacked into a folder, to be run from there."""
+"""Unpacking an image into a folder, from which a chroot runs it."""
 
 from __future__ import annotations
 
@@ -13,49 +13,52 @@ from pathlib import Path
 
 from builder.errors import EngineError
 from builder.smoke.image.index import Entry
-from builder.smoke.image.layerstream import LayerStream, clean
+from builder.smoke.image.layerstream import LayerStream, member_path
 from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.tree import ImageTree
 from builder.store.blobs import disk_error
 
 
-def unpacked(image: OpenedImage, folder: Path) -> Path:
-    """Where `unpack` puts an image."""
+def unpacked_root(image: OpenedImage, folder: Path) -> Path:
+    """The root folder that `unpack` makes for an image."""
     return folder / image.digest.replace(":", "-")
 
 
 def unpack(image: OpenedImage, folder: Path) -> Path:
     """Unpack an image below `folder`, once per digest; returns its root.
 
-    Owners are kept when root does it. Device files are left out. Raises EngineError when it does not fit on the disk
-    (told before anything is written) or layers are missing.
+    Owners are kept when root unpacks. Device files are left out. Raises EngineError when layers are missing, or when
+    the image does not fit on the disk (checked before anything is written).
     """
-    root = unpacked(image, folder)
+    root = unpacked_root(image, folder)
     if root.is_dir():
         return root
     missing = [blob.digest for blob in image.layers if not blob.present]
     if missing:
-        raise EngineError(f"{len(missing)} layers of the image are not here", where=str(folder))
+        raise EngineError(
+            f"{len(missing)} layers of the image are not on this machine", id="image-layers-missing", where=str(folder)
+        )
     folder.mkdir(parents=True, exist_ok=True)
     half = Path(tempfile.mkdtemp(prefix="unpack-", dir=folder))
     try:
         with tempfile.TemporaryDirectory() as none:
-            tree = ImageTree(image, Path(none))
+            tree = ImageTree.of_image(image, Path(none))
         need, free = _size(tree), free_bytes(folder)
         if need > free:
             raise EngineError(
                 f"the image needs {need / 1e9:.3g} GB unpacked; {free / 1e9:.3g} GB are free",
+                id="disk-space-short",
                 where=str(folder),
                 next="free some space (builder gc), or point BUILDER_STORE at a larger disk",
             )
         _fill(tree, half / "root")
         with contextlib.suppress(FileExistsError, OSError):
-            # Another process may have been faster; its copy is as good.
+            # Another process may have unpacked the same image first.
             (half / "root").rename(root)
     except OSError as error:
         raise disk_error(error, folder) from error
     finally:
-        clear(half)
+        remove_tree(half)
     return root
 
 
@@ -67,7 +70,7 @@ def _size(tree: ImageTree) -> int:
 
 def _fill(tree: ImageTree, root: Path) -> None:
     root.mkdir()
-    # Folders first, links last: then nothing is ever written through a link that leads out of the root.
+    # Folders first, symlinks last, so that no file is written through a symlink that leaves the root.
     folders = [(path, entry) for path, entry in sorted(tree.entries.items()) if entry.kind == "dir"]
     for path, _ in folders:
         (root / path).mkdir(mode=0o700)
@@ -90,7 +93,7 @@ def _files(tree: ImageTree, number: int, root: Path) -> None:
             wanted[entry.source].append(path)
     with LayerStream(tree.image.layers[number].open(), tree.image.layers[number].digest) as stream:
         for member in stream:
-            paths = wanted.get(clean(member.name))
+            paths = wanted.get(member_path(member.name))
             if not paths or not (member.isreg() or member.type == b"\0"):
                 continue
             first = root / paths[0]
@@ -113,29 +116,29 @@ def _own(path: Path, entry: Entry) -> None:
         os.chown(path, entry.uid, entry.gid, follow_symlinks=False)
 
 
-def clear(folder: Path) -> None:
-    """Remove a folder that an image wrote to: some of it may not be readable, and the last process may still write."""
+def remove_tree(folder: Path) -> None:
+    """Remove a folder that a container wrote to: parts may be unreadable, and a process may still be writing."""
     for pause in (0.0, 0.1, 0.5):
         time.sleep(pause)
         if not folder.exists():
             return
         with contextlib.suppress(OSError):
-            _clear(str(folder))
+            _remove(str(folder))
 
 
-def _clear(folder: str) -> None:
+def _remove(folder: str) -> None:
     Path(folder).chmod(0o700)
     with os.scandir(folder) as entries:
         for entry in list(entries):
             if entry.is_dir(follow_symlinks=False):
-                _clear(entry.path)
+                _remove(entry.path)
             else:
                 Path(entry.path).unlink()
     Path(folder).rmdir()
 
 
 def free_bytes(folder: Path) -> int:
-    """How much can be written there."""
+    """Free bytes on the disk of a folder, which may not exist yet."""
     while not folder.exists():
         folder = folder.parent
     return shutil.disk_usage(folder).free

@@ -8,7 +8,7 @@ from typing import Any
 
 from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.image.opened import OpenedImage
-from builder.smoke.image.tree import Absent
+from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
 
 
@@ -111,7 +111,7 @@ def starts(context: Context) -> str:
     for path in _candidates(image, words[0]):
         try:
             entry = context.tree.stat(path)
-        except Absent:
+        except PathNotFound:
             continue
         if entry.kind != "file" or not entry.mode & 0o001:
             continue
@@ -125,8 +125,10 @@ def starts(context: Context) -> str:
             raise CheckFailed(f"{path} is run by {interpreter}, which is no file")
         return f"{path}, run by {interpreter}"
     if "/" in words[0]:
-        raise Absent(words[0], " as a program that everyone can run")
-    raise Absent(words[0], f" in {image.env.get('PATH', 'PATH, which is not set')} as a program that everyone can run")
+        raise PathNotFound(words[0], " as a program that everyone can run")
+    raise PathNotFound(
+        words[0], f" in {image.env.get('PATH', 'PATH, which is not set')} as a program that everyone can run"
+    )
 
 
 def _candidates(image: OpenedImage, word: str) -> list[str]:

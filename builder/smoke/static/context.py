@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from builder.smoke.image.opened import OpenedImage
-from builder.smoke.image.scan import Looks
+from builder.smoke.image.scan import ScanOptions
 from builder.smoke.image.tree import ImageTree
 
 
@@ -41,11 +41,11 @@ class Reads:
     """What a kind of static check reads.
 
     layers: none, those built here, or all. keeps: patterns of the files whose content it reads, given the image and
-    the check's arguments. looks: what to extract from each file while its layer is read. one_path: whether it reads
+    the check's arguments. scan: what to extract from files while their layer is read. one_path: whether it reads
     only what its argument `path` leads to.
     """
 
     layers: Literal["none", "ours", "all"] = "all"
     keeps: Callable[[OpenedImage, Mapping[str, Any]], Iterable[str]] = _no_files
-    looks: Looks = Looks()  # noqa: RUF009 (a frozen value)
+    scan: ScanOptions = ScanOptions()  # noqa: RUF009 (a frozen value)
     one_path: bool = False

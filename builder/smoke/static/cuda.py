@@ -9,7 +9,7 @@ from typing import Any
 from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.elf.object import AARCH64, machine_name
 from builder.smoke.image.opened import OpenedImage
-from builder.smoke.image.tree import Absent
+from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
 from builder.smoke.static.libraries import ELF, LOADER_FILES
 from builder.smoke.static.loader import Loader
@@ -19,14 +19,14 @@ _TORCH = "*/torch/lib/libtorch_cuda.so"
 _TRITON = "*/triton/backends/nvidia/bin"
 
 
-@check_kind("static", "torch-nccl", Reads(keeps=lambda image, args: LOADER_FILES, looks=ELF))
+@check_kind("static", "torch-nccl", Reads(keeps=lambda image, args: LOADER_FILES, scan=ELF))
 def torch_nccl(context: Context, *, under: str = "/opt/nccl", torch: str | None = None) -> str:
     """The libnccl that the dynamic loader takes for torch is, links followed, a file below `under`."""
     by = torch
     if by is None:
         found = context.tree.match(_TORCH)
         if not found:
-            raise Absent("torch/lib/libtorch_cuda.so")
+            raise PathNotFound("torch/lib/libtorch_cuda.so")
         by = f"/{found[0]}"
     loader = Loader(context.tree, context.image.env)
     needed = [name for name in loader.dynamic(by).needed if name.startswith("libnccl.so")]
@@ -51,7 +51,7 @@ def ptxas(context: Context, *, arch: str = "sm_121a") -> str:
 
     versions = distributions(context, "triton") or distributions(context, "pytorch-triton")
     if not versions:
-        raise Absent("triton-*.dist-info")
+        raise PathNotFound("triton-*.dist-info")
     try:
         release = Version(versions[0]).release
     except InvalidVersion as error:
@@ -65,7 +65,7 @@ def ptxas(context: Context, *, arch: str = "sm_121a") -> str:
     for path in paths:
         try:
             entry = context.tree.stat(path)
-        except Absent as error:
+        except PathNotFound as error:
             # Triton passes over a path that it cannot run.
             problems.append(str(error))
             continue
@@ -79,7 +79,7 @@ def ptxas(context: Context, *, arch: str = "sm_121a") -> str:
             raise CheckFailed(f"Triton {versions[0]} calls {path} ({release_name}), which does not know {arch}")
         return f"Triton {versions[0]} calls {path} ({release_name})"
     why = "; ".join(problems) or f"{variable} is not set and Triton brings none"
-    raise (CheckFailed if problems else Absent)(f"a {tool} that Triton {versions[0]} can call: {why}")
+    raise (CheckFailed if problems else PathNotFound)(f"a {tool} that Triton {versions[0]} can call: {why}")
 
 
 def _assembler(context: Context, path: str, arch: str) -> tuple[str, bool]:

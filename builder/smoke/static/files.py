@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from builder.smoke.check import CheckFailed, CheckNotRun, check_kind
-from builder.smoke.image.tree import Absent
+from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
 
 _AT_RUN_TIME = ("proc", "sys", "dev", "run")
@@ -30,7 +30,7 @@ def file(
     unless `empty`."""
     found = context.tree.get(path) if type == "symlink" else context.tree.stat(path)
     if found is None:
-        raise Absent(path)
+        raise PathNotFound(path)
     if found.kind != type:
         raise CheckFailed(f"{path} is a {found.kind}, not a {type}")
     if mode is not None and found.mode != int(mode, 8):
@@ -53,7 +53,7 @@ def symlink(context: Context, *, path: str, to: str | None = None, under: str | 
         parent, _, name = path.rstrip("/").rpartition("/")
         found = context.tree.get(f"{context.tree.resolve(parent)}/{name}")
     if found is None:
-        raise Absent(path)
+        raise PathNotFound(path)
     if found.kind != "symlink":
         raise CheckFailed(f"{path} is a {found.kind}, not a link")
     end = "/" + context.tree.resolve(path)
@@ -78,12 +78,12 @@ def no_dangling_links(context: Context, *, prefix: str = "/", allowed: Sequence[
             continue
         try:
             context.tree.resolve(path)
-        except Absent:
+        except PathNotFound:
             broken.append(f"/{path} -> {entry.link}")
     if broken and context.tree.absent:
-        raise CheckNotRun(f"{some(broken)} may lead into the base's layers, which are not here")
+        raise CheckNotRun(f"{first_few(broken)} may lead into the base's layers, which are not here")
     if broken:
-        raise CheckFailed(f"links that lead nowhere: {some(broken)}")
+        raise CheckFailed(f"links that lead nowhere: {first_few(broken)}")
     return f"{count} links"
 
 
@@ -92,7 +92,7 @@ def allowed_by(path: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase("/" + path, pattern) for pattern in patterns)
 
 
-def some(items: Sequence[str]) -> str:
+def first_few(items: Sequence[str]) -> str:
     """The first few of many, for a message."""
     shown = ", ".join(items[:5])
     return f"{shown} and {len(items) - 5} more" if len(items) > 5 else shown

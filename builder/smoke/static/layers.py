@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from builder.smoke.check import CheckFailed, CheckNotRun, CheckWarned, check_kind
 from builder.smoke.image.opened import LayerBlob
-from builder.smoke.image.scan import Looks
+from builder.smoke.image.scan import ScanOptions
 from builder.smoke.static.context import Context, Reads
-from builder.smoke.static.files import allowed_by, some
+from builder.smoke.static.files import allowed_by, first_few
 
 _GB = 1_000_000_000
 _MB = 1_000_000
@@ -16,20 +16,20 @@ _PLACES = ("usr", "opt", "etc", "srv")
 """Where every base has plain folders (builder/oci/layerblob.py writes nowhere else above a root)."""
 
 
-@check_kind("static", "blobs", Reads(looks=Looks(hash=True)))
+@check_kind("static", "blobs", Reads(scan=ScanOptions(hash=True)))
 def blobs(context: Context) -> str:
     """Each layer's blob has the size and the hash that the manifest names it by."""
     bad = [f"{blob.digest} has {blob.path.stat().st_size} bytes, not {blob.size}" for blob in _cut(context)]
     for layer in context.tree.layers:
-        if f"sha256:{layer.sha256}" != layer.blob.digest:
-            bad.append(f"{layer.blob.digest} hashes to sha256:{layer.sha256}")
+        if layer.digest != layer.blob.digest:
+            bad.append(f"{layer.blob.digest} hashes to {layer.digest}")
     if bad:
-        raise CheckFailed(some(bad))
+        raise CheckFailed(first_few(bad))
     return f"{len(context.tree.layers)} layers hash to their digests"
 
 
 def _cut(context: Context) -> Iterable[LayerBlob]:
-    return (blob for blob in context.image.layers if blob.cut)
+    return (blob for blob in context.image.layers if blob.wrong_size)
 
 
 @check_kind("static", "layer-limit", Reads("none"))
@@ -49,9 +49,9 @@ def layer_size(context: Context, *, most_gb: float = 10.0, warn_gb: float = 5.0)
         f"{context.name(number)} has {size / _GB:.1f} GB" for number, size in enumerate(sizes) if size > warn_gb * _GB
     ]
     if any(size > most_gb * _GB for size in sizes):
-        raise CheckFailed(f"{some(large)}; {most_gb:g} is the limit")
+        raise CheckFailed(f"{first_few(large)}; {most_gb:g} is the limit")
     if large:
-        raise CheckWarned(f"{some(large)}; many registries and mirrors are slow or refuse from {warn_gb:g} on")
+        raise CheckWarned(f"{first_few(large)}; many registries and mirrors are slow or refuse from {warn_gb:g} on")
     return f"{sum(sizes) / _GB:.2f} GB, the largest layer {max(sizes, default=0) / _GB:.2f} GB"
 
 
@@ -89,7 +89,7 @@ def parents_0755(context: Context) -> str:
             elif entry.kind == "dir" and layer.number > 0 and (entry.mode, entry.uid, entry.gid) != (0o755, 0, 0):
                 bad.append(f"layer {layer.number} has /{path} as {entry.mode:04o} {entry.uid}:{entry.gid}")
     if bad:
-        raise CheckFailed(some(bad))
+        raise CheckFailed(first_few(bad))
     return f"{len(context.tree.layers)} layers"
 
 
@@ -107,7 +107,7 @@ def places(context: Context) -> str:
         bad += [f"{name} has /{path}" for path in layer.entries if path.partition("/")[0] not in _PLACES]
         bad += [f"{name} removes /{path}" for path in sorted(layer.removed | layer.opaque)]
     if bad:
-        raise CheckFailed(some(bad))
+        raise CheckFailed(first_few(bad))
     return f"{len(context.tree.layers)} layers"
 
 
@@ -122,7 +122,7 @@ def nothing_covered(context: Context, *, replaces: Sequence[str] = ()) -> str:
         if item.path not in expected
     ]
     if bad:
-        raise CheckFailed(some(bad))
+        raise CheckFailed(first_few(bad))
     if context.tree.absent:
         raise CheckNotRun("the base's layers are not here to compare with")
     return f"{len(covered)} files replaced, as declared" if covered else "no file of a lower layer is covered"
@@ -140,7 +140,7 @@ def owners(context: Context, *, allowed: Sequence[str] = ()) -> str:
         and not allowed_by(path, allowed)
     ]
     if bad:
-        raise CheckFailed(f"not root's: {some(bad)}")
+        raise CheckFailed(f"not root's: {first_few(bad)}")
     return "all root's"
 
 
@@ -153,11 +153,11 @@ def no_bytecode(context: Context) -> str:
         if entry.kind == "file" and path.endswith((".pyc", ".pyo")) and context.is_ours(entry.layer)
     ]
     if bad:
-        raise CheckFailed(f"compiled Python: {some(bad)}")
+        raise CheckFailed(f"compiled Python: {first_few(bad)}")
     return "none"
 
 
-@check_kind("static", "no-secrets", Reads("ours", looks=Looks(secrets=True)))
+@check_kind("static", "no-secrets", Reads("ours", scan=ScanOptions(secrets=True)))
 def no_secrets(context: Context, *, allowed: Sequence[str] = ()) -> str:
     """No private key, token, login or password: in files of any of our layers, also those that a later layer hides,
     nor in variables, labels, history, entrypoint and command. `allowed`: patterns of files (published test keys)."""
@@ -179,7 +179,7 @@ def no_secrets(context: Context, *, allowed: Sequence[str] = ()) -> str:
     for key in ("Entrypoint", "Cmd", "Healthcheck"):
         bad += [f"{what} in {key}" for what in find_in_text(str(image.settings.get(key) or ""))]
     if bad:
-        raise CheckFailed(some(list(dict.fromkeys(bad))))
+        raise CheckFailed(first_few(list(dict.fromkeys(bad))))
     return "none"
 
 
@@ -196,7 +196,7 @@ def no_setuid(context: Context, *, allowed: Sequence[str] = (), everywhere: bool
             continue
         bad.append(f"/{path} ({entry.mode:04o}, layer {entry.layer})")
     if bad:
-        raise CheckFailed(f"setuid or setgid: {some(bad)}")
+        raise CheckFailed(f"setuid or setgid: {first_few(bad)}")
     return f"{exempt} setuid files, all of the base or root layer" if exempt else "none"
 
 
@@ -213,5 +213,5 @@ def no_world_writable(context: Context, *, allowed: Sequence[str] = ()) -> str:
         and not allowed_by(path, allowed)
     ]
     if bad:
-        raise CheckFailed(f"writable by everyone: {some(bad)}")
+        raise CheckFailed(f"writable by everyone: {first_few(bad)}")
     return "none"

@@ -8,14 +8,14 @@ from builder.smoke.check import CheckFailed, CheckPassed, check_kind
 from builder.smoke.elf.fatbin import describe, inventory, runs_on_gb10
 from builder.smoke.elf.object import AARCH64, CUDA, machine_name, reader
 from builder.smoke.image.index import Entry
-from builder.smoke.image.scan import Looks
-from builder.smoke.image.tree import Absent
+from builder.smoke.image.scan import ScanOptions
+from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
-from builder.smoke.static.files import allowed_by, some
+from builder.smoke.static.files import allowed_by, first_few
 from builder.smoke.static.loader import Loader
 from builder.versions import symbol_version
 
-ELF = Looks(elf=True)
+ELF = ScanOptions(elf=True)
 LOADER_FILES = ("etc/ld.so.cache", "etc/ld.so.conf", "etc/ld.so.conf.d/*")
 _RUNTIME = ("libc.so.6", "libstdc++.so.6", "libgcc_s.so.1")
 
@@ -33,14 +33,14 @@ def elf_machine(context: Context, *, prefix: str = "/", allowed: Sequence[str] =
         if machine not in (AARCH64, CUDA) and not allowed_by(path, allowed)
     ]
     if other:
-        raise CheckFailed(f"not aarch64: {some(other)}")
+        raise CheckFailed(f"not aarch64: {first_few(other)}")
     if not found and prefix.strip("/"):
         # A prefix that holds nothing would pass for ever.
-        raise Absent(prefix, " with an ELF file in it")
+        raise PathNotFound(prefix, " with an ELF file in it")
     return f"{len(found)} ELF files"
 
 
-@check_kind("static", "elf-ours", Reads("ours", looks=ELF))
+@check_kind("static", "elf-ours", Reads("ours", scan=ELF))
 def elf_ours(context: Context, *, allowed: Sequence[str] = ()) -> str:
     """Every ELF file of our layers is for aarch64 (or the GPU) and whole; `allowed`: patterns of files that need not
     be."""
@@ -55,7 +55,7 @@ def elf_ours(context: Context, *, allowed: Sequence[str] = ()) -> str:
         elif entry.object is not None and entry.object.problem:
             bad.append(f"/{path}: {entry.object.problem}")
     if bad:
-        raise CheckFailed(some(bad))
+        raise CheckFailed(first_few(bad))
     return f"{count} ELF files"
 
 
@@ -67,7 +67,7 @@ def _ours(context: Context) -> Iterator[tuple[str, Entry]]:
     )
 
 
-@check_kind("static", "symbol-versions", Reads(keeps=lambda image, args: LOADER_FILES, looks=ELF))
+@check_kind("static", "symbol-versions", Reads(keeps=lambda image, args: LOADER_FILES, scan=ELF))
 def symbol_versions(
     context: Context, *, path: str | None = None, glibc: str | None = None, libraries: Sequence[str] = _RUNTIME
 ) -> str:
@@ -79,7 +79,7 @@ def symbol_versions(
     paths = [path] if path is not None else [f"/{name}" for name, entry in _ours(context) if entry.object is not None]
     highest: dict[str, str] = {}
     bad = []
-    unknown: Absent | None = None
+    unknown: PathNotFound | None = None
     for each in paths:
         try:
             needs = loader.dynamic(each).versions
@@ -93,7 +93,7 @@ def symbol_versions(
                 continue
             try:
                 lacks, where = _lacking(loader, library, each, wanted, glibc if context.tree.absent else None)
-            except Absent as reason:
+            except PathNotFound as reason:
                 unknown = unknown or reason
                 continue
             if lacks:
@@ -101,7 +101,7 @@ def symbol_versions(
             family = library.partition(".")[0]
             highest[family] = max(highest.get(family, ""), *wanted, key=symbol_version)
     if bad:
-        raise CheckFailed(some(bad))
+        raise CheckFailed(first_few(bad))
     if unknown is not None:
         raise unknown
     count = f"{len(paths)} libraries: " if path is None else ""
@@ -113,7 +113,7 @@ def _lacking(
 ) -> tuple[frozenset[str], str]:
     try:
         chosen = loader.find(library, by)
-    except Absent:
+    except PathNotFound:
         if glibc is None:
             raise
         limits = {"GLIBC": glibc, "GLIBCXX": _LIBSTDCXX.get(glibc)}
@@ -127,7 +127,7 @@ def _lacking(
     return wanted - loader.dynamic(chosen.real).provides, chosen.real
 
 
-@check_kind("static", "cubin", Reads(looks=ELF, one_path=True))
+@check_kind("static", "cubin", Reads(scan=ELF, one_path=True))
 def cubin(context: Context, *, path: str, archs: Sequence[str] = ("sm_121",), absent: Sequence[str] = ()) -> str:
     """The library has code for each of `archs` (sm_121 accepts sm_121a and sm_121f), and none for `absent`."""
     entry = context.tree.stat(path)
@@ -146,7 +146,7 @@ def cubin(context: Context, *, path: str, archs: Sequence[str] = ("sm_121",), ab
     return have
 
 
-@check_kind("static", "gpu-code", Reads("ours", looks=ELF))
+@check_kind("static", "gpu-code", Reads("ours", scan=ELF))
 def gpu_code(context: Context) -> CheckPassed:
     """An inventory of the GPU code in every library of our layers: cubins and PTX by target, and what a GB10 runs."""
     libraries: dict[str, dict[str, int]] = {}
@@ -158,7 +158,7 @@ def gpu_code(context: Context) -> CheckPassed:
         ways.setdefault(runs_on_gb10(code), []).append(path.rpartition("/")[2])
     parts = [f"{len(ways[way])} with {way}" for way in ("sm_121", "sm_120", "PTX") if way in ways]
     if "" in ways:
-        parts.append(f"{len(ways[''])} with no code for a GB10 in the fatbin ({some(sorted(ways['']))})")
+        parts.append(f"{len(ways[''])} with no code for a GB10 in the fatbin ({first_few(sorted(ways['']))})")
     details = [{"path": path, "runs": runs_on_gb10(code), "code": code} for path, code in sorted(libraries.items())]
     return CheckPassed(
         f"{len(libraries)} libraries with GPU code" + (f": {', '.join(parts)}" if parts else ""), details

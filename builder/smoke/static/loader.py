@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from builder.smoke.elf.object import AARCH64, Dynamic, read_dynamic, reader
-from builder.smoke.image.tree import Absent, ImageTree
+from builder.smoke.image.tree import ImageTree, PathNotFound
 
 DEFAULT_FOLDERS = ("/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib", "/usr/lib")
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
@@ -32,7 +32,7 @@ class Loader:
     _folders: list[str] | None = None
 
     def dynamic(self, path: str) -> Dynamic:
-        """The dynamic section of a file of the image. Raises Absent, ValueError."""
+        """The dynamic section of a file of the image. Raises PathNotFound, ValueError."""
         seen = self.tree.stat(path).object
         if seen is None:
             with self.tree.open(path) as file:
@@ -44,7 +44,7 @@ class Loader:
     def find(self, name: str, by: str, parents: Sequence[str] = ()) -> LibraryMatch:
         """Where `name`, needed by the object `by`, is taken from. parents: who loaded `by`, nearest first.
 
-        Raises Absent when it is nowhere.
+        Raises PathNotFound when it is nowhere.
         """
         for path in self.env.get("LD_PRELOAD", "").replace(":", " ").split():
             # A preloaded object with that name is there already; the loader looks no further.
@@ -53,7 +53,7 @@ class Loader:
         for path, why in self.candidates(name, by, parents):
             if found := self._at(path, why):
                 return found
-        raise Absent(name, f" where the loader looks for what {by} needs")
+        raise PathNotFound(name, f" where the loader looks for what {by} needs")
 
     def candidates(self, name: str, by: str, parents: Sequence[str] = ()) -> list[tuple[str, str]]:
         """Every path the loader would try, in order, each with the rule it comes from."""
@@ -85,7 +85,7 @@ class Loader:
     def _read_cache(self) -> dict[str, list[str]]:
         try:
             data = self.tree.read("/etc/ld.so.cache", 16 << 20)
-        except Absent:
+        except PathNotFound:
             return {}
         start = data.find(_CACHE_MAGIC)
         if start < 0 or len(data) < start + 48:
@@ -109,7 +109,7 @@ class Loader:
     def _conf(self, path: str, depth: int) -> list[str]:
         try:
             text = self.tree.read(path).decode(errors="replace")
-        except Absent:
+        except PathNotFound:
             return []
         folders: list[str] = []
         for line in text.splitlines():
@@ -126,7 +126,7 @@ class Loader:
     def _at(self, path: str, why: str) -> LibraryMatch | None:
         try:
             entry = self.tree.stat(path)
-        except Absent:
+        except PathNotFound:
             return None
         # The loader passes over a library of another machine.
         if entry.kind != "file" or entry.machine != AARCH64:

@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from builder.smoke.check import CheckFailed, CheckNotRun, check_kind
-from builder.smoke.image.tree import Absent
+from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
-from builder.smoke.static.files import some
+from builder.smoke.static.files import first_few
 
 _VLLM_LABEL = "org.builder.vllm.version"
 
@@ -20,7 +20,7 @@ def distribution(context: Context, *, name: str, version: str | None = None) -> 
     """A Python distribution is installed, once, in this version."""
     found = distributions(context, name)
     if not found:
-        raise Absent(f"{name}-{version or '*'}.dist-info")
+        raise PathNotFound(f"{name}-{version or '*'}.dist-info")
     if len(set(found)) > 1:
         raise CheckFailed(f"{name} is installed more than once: {', '.join(sorted(set(found)))}")
     if version is not None and found[0] != version:
@@ -50,7 +50,7 @@ def distributions_once(context: Context) -> str:
         if len(copies) > 1 and any(context.is_ours(layer) for _, layer in copies)
     ]
     if bad:
-        raise CheckFailed(f"installed more than once: {some(bad)}")
+        raise CheckFailed(f"installed more than once: {first_few(bad)}")
     return f"{len(found)} distributions"
 
 
@@ -79,7 +79,7 @@ def records(context: Context) -> str:
         elif entry.layer == layer and entry.kind == "file" and entry.size not in said:
             bad.append(f"/{listed} has {entry.size} bytes, not {' or '.join(map(str, sorted(said)))}")
     if bad:
-        raise CheckFailed(some(bad))
+        raise CheckFailed(first_few(bad))
     return f"{len(sizes)} files as recorded"
 
 
@@ -105,7 +105,7 @@ def vllm_env(context: Context, *, version: str | None = None, names: Sequence[st
         raise CheckNotRun(f"there is no option table for vLLM {have}")
     unknown = [name for name in judged if name not in table.env]
     if unknown:
-        raise CheckFailed(f"vLLM {have} does not read {some(unknown)}")
+        raise CheckFailed(f"vLLM {have} does not read {first_few(unknown)}")
     return f"vLLM {have} reads all {len(judged)}"
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from builder.model.check import Check
 from builder.smoke.check import CheckFailed, CheckNotRun, CheckPassed, bind_check, find_kind, run_check
 from builder.smoke.image.opened import OpenedImage, open_image
-from builder.smoke.image.scan import Looks
-from builder.smoke.image.tree import Absent, ImageTree
+from builder.smoke.image.scan import ScanOptions
+from builder.smoke.image.tree import ImageTree, PathNotFound
 from builder.smoke.report import Report
 from builder.smoke.static import config, cuda, files, layers, libraries, python, structure
 from builder.smoke.static.context import Context, Reads
@@ -79,9 +79,9 @@ def check_image(
     report = Report(image.digest)
     with tempfile.TemporaryDirectory(prefix="builder-smoke-", dir=folder) as kept:
         keep = {pattern for each, check in zip(reads, wanted, strict=True) for pattern in each.keeps(image, check.args)}
-        looks = Looks(*(any(getattr(each.looks, name) for each in reads) for name in ("elf", "secrets", "hash")))
+        scan = ScanOptions(*(any(getattr(each.scan, name) for each in reads) for name in ("elf", "secrets", "hash")))
         only = _layers(image, reads, ours)
-        tree = ImageTree(image, Path(kept), sorted(keep), looks, only, _until(image, wanted, reads))
+        tree = ImageTree.of_image(image, Path(kept), sorted(keep), scan, only, _until(image, wanted, reads))
         context = Context(tree, ours)
         for check, function in zip(wanted, bound, strict=True):
             report.results.append(run_check(check, lambda function=function: _call(function, context)))  # type: ignore[misc]
@@ -106,7 +106,7 @@ def _call(function: Callable[[Any], str | CheckPassed], context: Context) -> str
     """A path that is not found fails a check, unless it may be in a layer that is not on this machine."""
     try:
         return function(context)
-    except Absent as error:
+    except PathNotFound as error:
         if context.tree.absent:
             raise CheckNotRun(f"{error}; the base's layers are not on this machine") from error
         raise CheckFailed(str(error)) from error

@@ -8,7 +8,7 @@ from typing import Any
 from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.image.index import Entry
 from builder.smoke.image.opened import OpenedImage
-from builder.smoke.image.tree import Absent
+from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
 from builder.smoke.structure_file import pattern
 
@@ -32,10 +32,10 @@ def structure_file(
         if entry is not None:
             raise CheckFailed(f"{path} is there")
         if context.tree.absent:
-            raise Absent(path)
+            raise PathNotFound(path)
         return "not there"
     if entry is None:
-        raise Absent(path)
+        raise PathNotFound(path)
     said = _modes(entry)
     if permissions is not None and permissions not in said:
         raise CheckFailed(f"{path} has permissions {said[0]}, not {permissions}")
@@ -56,7 +56,7 @@ def _lstat(context: Context, path: str) -> Entry | None:
         return Entry("dir", 0o755, 0, 0, 0, "", 0, "")
     try:
         folder = context.tree.resolve(parent)
-    except Absent:
+    except PathNotFound:
         return None
     return context.tree.get(f"{folder}/{name}")
 

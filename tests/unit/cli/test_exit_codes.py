@@ -53,7 +53,7 @@ USAGE: list[tuple[tuple[str, ...], str]] = [
     (("bench", "--url", "nonsense"), "is not a URL"),
     (("bench", "--url", "http://[::1"), "is not a URL"),
     (("bench", "--url", "http://x:99999"), "is not a URL"),
-    (("test", "oci:/nowhere"), "is no OCI layout"),
+    (("test", "oci:/nowhere"), "[layout-missing]"),
     ((*BUILD, "--no-such-option"), "--no-such-option"),
     (("build",), "no recipe given"),
     (("show", "tinny"), "did you mean tiny?"),

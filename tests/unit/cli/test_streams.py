@@ -108,7 +108,7 @@ def test_who_calls_main_can_still_be_interrupted(cli: Cli) -> None:
 def test_what_a_terminal_would_obey_is_not_shown(cli: Cli) -> None:
     said = cli("test", "oci:\x1b]0;x\x07\x9b31m\u202e")
     assert said.code == 2
-    assert said.err.startswith("builder: ?]0;x??31m?: is no OCI layout")
+    assert said.err.startswith("builder: ?]0;x??31m?: not an OCI layout")
     assert not set(said.err) & set("\x1b\x07\x9b\u202e")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from builder.smoke.image.opened import open_image
-from builder.smoke.image.tree import Absent, ImageTree
+from builder.smoke.image.tree import ImageTree, PathNotFound
 from builder.smoke.static.loader import LibraryMatch, Loader
 from tests.unit.smoke.make import Files, elf, layout, ld_cache, link
 
@@ -15,7 +15,7 @@ LIB = elf()
 
 
 def loader(where: Path, files: Files, **env: str) -> Loader:
-    return Loader(ImageTree(open_image(layout(where / "image", [files])), where), env)
+    return Loader(ImageTree.of_image(open_image(layout(where / "image", [files])), where), env)
 
 
 def test_rpath_comes_before_library_path(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_parents_rpath_counts_unless_the_object_has_a_runpath(tmp_path: Path) ->
     asked = loader(tmp_path, files)
     assert asked.find("libx.so", "/app/b.so", ["/app/a.so"]).real == "/parent/libx.so"
     assert asked.find("libx.so", "/app/c.so", ["/app/a.so"]).real == "/own/libx.so"
-    with pytest.raises(Absent, match=r"libx\.so is not in the image where the loader looks"):
+    with pytest.raises(PathNotFound, match=r"libx\.so is not in the image where the loader looks"):
         asked.find("libx.so", "/app/b.so")
 
 

@@ -14,7 +14,7 @@ from builder.model.reference import Reference
 from builder.oci.manifest import OCI_MANIFEST, sha256
 from builder.registry.referrers import attach, attached
 from builder.smoke.image.opened import OpenedImage, open_image
-from builder.smoke.image.remote import fetch_image, made_here, remote_image
+from builder.smoke.image.remote import built_layers, fetch_image, remote_image
 from builder.smoke.static.run import check_image
 from builder.store.store import Store
 from tests.support.http_registry import Answer, Request, Server, client, serving
@@ -63,7 +63,7 @@ def check(kind: str, **args: Any) -> Check:
 
 def run(server: Server, *checks: Check, ours: set[str] | None = None, **more: Any) -> dict[str, str]:
     image = remote_image(server.ref(), client())
-    report = check_image(image, checks, ours=made_here(image) if ours is None else ours, **more)
+    report = check_image(image, checks, ours=built_layers(image) if ours is None else ours, **more)
     return {result.id: result.status for result in report.results}
 
 

@@ -7,12 +7,11 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
-import pytest
-
 from builder.errors import InvalidError
 from builder.smoke.html import as_html
 from builder.smoke.report import Report, Result
 from builder.smoke.results import keep_results, read_results, results_folder
+from tests.support.errors import fails
 from tests.unit.smoke.make import layout
 
 DIGEST = "sha256:" + "a" * 64
@@ -47,7 +46,7 @@ def test_none_and_damaged(tmp_path: Path) -> None:
     path = keep_results(Report(DIGEST, [result("a", "cpu")]), tmp_path)
     for text in ("{", '{"results": 5}', json.dumps({**json.loads(path.read_text()), "digest": "sha256:b"})):
         path.write_text(text)
-        with pytest.raises(InvalidError, match="not results of this image"):
+        with fails(InvalidError, "results-invalid"):
             read_results(tmp_path, DIGEST)
 
 

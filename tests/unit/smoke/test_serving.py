@@ -13,6 +13,7 @@ from builder.project import Project
 from builder.smoke.check import CheckFailed
 from builder.smoke.cpu.run import execution_of
 from builder.smoke.plan_checks import checks_of
+from tests.support.errors import fails
 
 PROJECT = Project()
 
@@ -46,5 +47,5 @@ def test_what_vllm_says_is_told() -> None:
 
 
 def test_without_a_command_it_is_not_a_check() -> None:
-    with pytest.raises(InvalidError):
+    with fails(InvalidError, "check-arguments-wrong"):
         execution_of(Check(id="a", tier="cpu", kind="serve-command", args={}))
