@@ -141,7 +141,7 @@ class ContainerProcess:
         return self._code
 
     def wait(self) -> int:
-        """Wait for the end, remove the container, return its exit status. Raises CheckNotRun when the daemon is gone."""
+        """Wait, remove the container, return its exit status. Raises CheckNotRun when the daemon is gone."""
         for thread in self._threads:
             thread.join()
         if self._code is None:
