@@ -33,7 +33,7 @@ def rates(speed: Speed) -> str:
 def facts(project: Project, recipe: Recipe) -> list[dict[str, Any]]:
     """The bases of a recipe as plain data: version, pin, whether options are checked there."""
     from builder.knowledge.table import load_table
-    from builder.plan.resolve import fitting_bases
+    from builder.plan.bases import fitting_bases
 
     return [
         {

@@ -16,8 +16,8 @@ from builder.model.base import Base
 from builder.model.recipe import Recipe
 from builder.model.variant import with_profile
 from builder.model.yamlfile import compose, line_of, read_text
-from builder.plan.layers import Scope, make_use
-from builder.plan.resolve import fitting_bases, select_base
+from builder.plan.bases import fitting_bases, select_base
+from builder.plan.use import Scope, make_use
 from builder.project import Project
 
 _WITHOUT_COMMAND = ("GB10-022", "GB10-023", "GB10-024", "GB10-025", "GB10-028", "GB10-036", "GB10-037")

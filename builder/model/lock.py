@@ -53,6 +53,11 @@ class DebLock(Strict):
     packages: tuple[Deb, ...]
     seal: Seal = None
 
+    @property
+    def entries(self) -> tuple[Deb, ...]:
+        """The locked files."""
+        return self.packages
+
 
 class Wheel(Strict):
     """One wheel: exactly this file."""
@@ -88,6 +93,11 @@ class WheelLock(Strict):
     """For each section in the request's `without`: a digest of the distributions that it held at that time."""
     wheels: tuple[Wheel, ...]
     seal: Seal = None
+
+    @property
+    def entries(self) -> tuple[Wheel, ...]:
+        """The locked files."""
+        return self.wheels
 
 
 class Mirror(Strict):
@@ -150,6 +160,11 @@ class SourceLock(Strict):
     locked: Timestamp
     sources: tuple[Source, ...]
     seal: Seal = None
+
+    @property
+    def entries(self) -> tuple[Source, ...]:
+        """The locked files."""
+        return self.sources
 
 
 LockSection = DebLock | WheelLock | SourceLock

@@ -56,10 +56,10 @@ def plans_of_all(
 def _layers(project: Project, name: str, base: str | None, profile: str | None) -> set[str]:
     """The layers above the base of what would be built. Raises UsageError or PinError where it cannot be."""
     from builder.model.variant import with_profile
-    from builder.plan.resolve import pinned, select_base
+    from builder.plan.bases import check_pinned, select_base
 
     recipe = with_profile(project.recipe(name), profile, project.shared_profiles)
-    pinned(project, recipe, select_base(project, recipe, base))
+    check_pinned(project, recipe, select_base(project, recipe, base))
     return {use.layer for use in recipe.layers}
 
 

@@ -10,7 +10,7 @@ from builder.model.check import Check
 from builder.model.reference import Reference
 from builder.model.variant import with_profile
 from builder.oci.dockerarchive import load_image
-from builder.plan.resolve import select_base
+from builder.plan.bases import select_base
 from builder.produce.image import Built
 from builder.project import Project
 from builder.registry.push import base_blobs

@@ -101,7 +101,7 @@ def _rows(project: Project, kind: str) -> tuple[list[dict[str, Any]], list[Build
 
 
 def _recipe(project: Project, recipe: Recipe) -> dict[str, Any]:
-    from builder.plan.resolve import fitting_bases
+    from builder.plan.bases import fitting_bases
 
     base = project.base(recipe.base)
     return {

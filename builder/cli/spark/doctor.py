@@ -24,7 +24,7 @@ def doctor(
     from builder.doctor.host import ThisHost
     from builder.doctor.question import Question
     from builder.model.variant import with_profile
-    from builder.plan.resolve import select_base
+    from builder.plan.bases import select_base
     from builder.project import Project
 
     project = Project()

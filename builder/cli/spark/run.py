@@ -49,7 +49,7 @@ def run(
     from functools import partial
 
     from builder.model.variant import with_profile
-    from builder.plan.resolve import select_base
+    from builder.plan.bases import select_base
     from builder.project import Project
     from builder.serve import formats, spec
 

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from builder.errors import BuilderError, InvalidError
 from builder.model.plan import Plan
 from builder.oci.assemble import environment
-from builder.plan.layers import _place
+from builder.plan.placed import run_instruction
 from builder.plan.render import render
 from builder.plan.resolve import resolve
 from builder.plan.template import render_dockerfile, sh
@@ -199,7 +199,7 @@ def test_a_placed_file_holds_exactly_its_content(tmp_path: Path) -> None:
         {"path": "opt/empty", "directory": True},
         {"path": "opt/run", "content": "#!/bin/sh\n", "mode": "0755"},
     ]
-    (run,) = parse(str(_place(files, str(tmp_path))))
+    (run,) = parse(str(run_instruction(files, str(tmp_path))))
     subprocess.run(["sh", "-c", run.rest], check=True)
     assert [(tmp_path / f"etc/d{n}/a file").read_text("utf-8") for n in range(len(contents))] == contents
     assert (tmp_path / "opt/link").readlink() == Path("/etc/a b")

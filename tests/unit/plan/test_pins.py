@@ -8,7 +8,8 @@ import pytest
 
 from builder.errors import BuilderError
 from builder.model.plan import PlannedLayer
-from builder.plan.resolve import bases_of, resolve
+from builder.plan.bases import bases_of
+from builder.plan.resolve import resolve
 from builder.project import Project
 
 NEW = "0" * 64

@@ -1,0 +1,73 @@
+"""The base of an image: the bases that a recipe can be built on, and the one that a name selects."""
+
+from __future__ import annotations
+
+from builder.errors import PinError, UsageError
+from builder.model.base import Base
+from builder.model.recipe import Recipe
+from builder.project import Project
+
+
+def bases_of(project: Project, recipe: Recipe) -> list[Base]:
+    """Every base that a recipe can be built on, its own first; a family or an alias gives all of its bases."""
+    candidates: list[Base] = []
+    named = set(project.base_names())
+    for name in (recipe.base, *recipe.compatible):
+        # A name needs one file; only an alias or a family needs all of them.
+        bases = [project.base(name)] if name in named else project.bases.values()
+        candidates += [base for base in bases if name in (base.name, base.family, *base.aliases)]
+    return candidates
+
+
+def fitting_bases(project: Project, recipe: Recipe) -> list[Base]:
+    """One base for each name in the recipe, its own first: an alias or a family selects its first compatible base."""
+    found: dict[str, Base] = {}
+    for name in (recipe.base, *recipe.compatible):
+        try:
+            base = select_base(project, recipe, name)
+        except UsageError:
+            continue
+        found.setdefault(base.name, base)
+    return list(found.values())
+
+
+def select_base(project: Project, recipe: Recipe, wanted: str | None) -> Base:
+    """The base to build on: the recipe's own, or the compatible one that `wanted` names.
+
+    wanted: a base's name, one of its aliases, or a family. Raises UsageError.
+    """
+    if wanted is None:
+        return project.base(recipe.base)
+    candidates = bases_of(project, recipe)
+    for match in (
+        [base for base in candidates if base.name == wanted],
+        [base for base in candidates if wanted in base.aliases],
+        [base for base in candidates if base.family == wanted],
+    ):
+        if match:
+            return match[0]
+    if not project.bases_called(wanted):
+        raise UsageError(f"there is no base {wanted!r}", id="base-unknown", next="builder list bases")
+    fitting = ", ".join(dict.fromkeys(base.name for base in candidates))
+    raise UsageError(
+        f"recipe {recipe.name} does not run on base {wanted!r}",
+        id="base-not-compatible",
+        cause=f"it runs on {fitting}",
+        next=f"to try it: builder new recipe NAME --extends {recipe.name}, and set `base: {wanted}` there",
+    )
+
+
+def check_pinned(project: Project, recipe: Recipe, base: Base) -> None:
+    """Raises PinError, which names a pinned base of the recipe if there is one, when the base's image is not pinned."""
+    if base.pin is None or base.pin.manifest is not None:
+        return
+    others = (item.name for item in fitting_bases(project, recipe) if item.pin is None or item.pin.manifest)
+    other = next(others, None)
+    raise PinError(
+        f"base {base.name} is not pinned",
+        id="base-not-pinned",
+        where=f"recipes/bases/{base.name}.yaml",
+        cause="the digest of its linux/arm64 image is not known",
+        next=f"builder lock --update {base.name}, where its registry can be reached"
+        + (f"; or --base {other}" if other else ""),
+    )

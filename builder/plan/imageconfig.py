@@ -1,0 +1,82 @@
+"""What an image's configuration is made of besides its layers: environment, labels, notes and creation date."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from builder.errors import PinError
+from builder.model.base import Base
+from builder.model.plan import PlannedLayer, Variable
+from builder.model.recipe import Recipe
+from builder.model.variant import DEFAULT
+from builder.project import Project
+
+_EPOCH = "2020-01-01T00:00:00Z"
+"""The date of an image without locked inputs: the modification time of every file in a layer."""
+
+
+def environment(base: Base, layers: Sequence[PlannedLayer], recipe: Recipe) -> tuple[Variable, ...]:
+    """The variables in the order in which they apply: the base's, the layers', the recipe's."""
+    variables: list[Variable] = []
+    if base.path:
+        variables.append(Variable("PATH", ":".join(base.path), origin=base.name))
+    variables += [Variable(name, value, origin=base.name) for name, value in base.env.items()]
+    for layer in layers:
+        variables += layer.env
+    variables += [Variable(name, value, origin=recipe.name) for name, value in recipe.env.items()]
+    return tuple(variables)
+
+
+def labels(
+    recipe: Recipe, base: Base, layers: Sequence[PlannedLayer], created: str, profile: str | None
+) -> tuple[tuple[str, str], ...]:
+    """The image's labels, sorted by name. created: RFC 3339."""
+    labels = {
+        "org.opencontainers.image.title": recipe.name,
+        "org.opencontainers.image.description": recipe.title,
+        "org.opencontainers.image.created": created,
+        "org.builder.recipe": recipe.name,
+        "org.builder.base": base.name,
+    }
+    if profile is not None and profile != DEFAULT:
+        labels["org.builder.profile"] = profile
+    if base.vllm:
+        labels["org.builder.vllm.version"] = base.vllm
+    if base.pin is not None and base.pin.manifest is not None:
+        labels["org.opencontainers.image.base.name"] = base.pin.image
+        labels["org.opencontainers.image.base.digest"] = base.pin.index or base.pin.manifest
+    for layer in layers:
+        labels |= dict(layer.labels)
+    return tuple(sorted(labels.items()))
+
+
+def notes(layers: Sequence[PlannedLayer]) -> tuple[str, ...]:
+    """What a user of the image must know about its layers."""
+    notes = []
+    for layer in layers:
+        functions = layer.params.get("functions", "all")
+        if layer.layer == "nccl" and functions != "all":
+            notes.append(
+                f"NCCL has only the functions {functions!r}; calling another one crashes. "
+                "A full NCCL is one option away: --set nccl.functions=all"
+            )
+    return tuple(notes)
+
+
+def created(project: Project, layers: Sequence[PlannedLayer]) -> str:
+    """The newest date of the lock sections that the image uses, so that an update of another section changes nothing.
+
+    Raises PinError when an input is in none of them.
+    """
+    used = {(item.sha256, item.size): item.file for layer in layers for item in layer.inputs}
+    missing = dict(used)
+    dates = [_EPOCH]
+    for name in project.section_names():
+        section = project.section(name)
+        found = {(item.sha256, item.size) for item in section.entries} & used.keys()
+        if found:
+            dates.append(section.locked)
+        missing = {key: file for key, file in missing.items() if key not in found}
+    if missing:
+        raise PinError(f"{next(iter(missing.values()))} is in no section of the lock", id="input-not-locked", where="recipes/locks")
+    return max(dates)

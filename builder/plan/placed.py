@@ -1,0 +1,71 @@
+"""The `files` of a layer.yaml: as entries of a layer's description, and as a RUN instruction of its Dockerfile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from builder.errors import InvalidError
+from builder.model.layer import PlacedFile
+from builder.plan.template import Quoted, is_line, sh
+from builder.plan.use import Scope
+from builder.project import LayerSource
+from builder.unpack.entry import UnpackError, clean_path
+
+
+def placed_files(items: Sequence[PlacedFile], scope: Scope, source: LayerSource) -> list[dict[str, Any]]:
+    """The entries whose condition holds, rendered: path, mode and one of link, directory and content.
+
+    Raises InvalidError.
+    """
+    return [_entry(item, scope, source) for item in items if scope.holds(item.when)]
+
+
+def _entry(item: PlacedFile, scope: Scope, source: LayerSource) -> dict[str, Any]:
+    try:
+        entry: dict[str, Any] = {"path": clean_path(scope.text(item.path), "files")}
+    except UnpackError as error:
+        raise InvalidError(str(error), id="layer-path-unsafe", where=scope.where) from None
+    if item.link is not None:
+        entry["link"] = scope.text(item.link)
+    elif item.directory:
+        entry["directory"] = True
+    elif item.source is not None:
+        entry["content"] = _content(item.source, scope, source)
+    else:
+        entry["content"] = item.content
+    if item.mode is not None:
+        entry["mode"] = item.mode
+    return entry
+
+
+def _content(name: str, scope: Scope, source: LayerSource) -> str:
+    if name not in source.files:
+        raise InvalidError(f"{name} is not in the layer's folder", id="layer-file-missing", where=scope.where)
+    try:
+        return source.files[name].decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidError(f"{name} is not UTF-8 text", id="layer-file-not-text", where=scope.where) from None
+
+
+def run_instruction(entries: Sequence[Mapping[str, Any]], root: str) -> Quoted:
+    """A RUN instruction that makes the entries below `root`; empty when there are none."""
+    commands = []
+    for item in entries:
+        path = sh(f"{root}/{item['path']}")
+        folder = sh(f"{root}/{item['path']}".rpartition("/")[0])
+        commands.append(f"mkdir -p {path if item.get('directory') else folder}")
+        if item.get("link") is not None:
+            commands.append(f"ln -s {sh(item['link'])} {path}")
+        elif not item.get("directory"):
+            commands.append(f"printf {sh(_format(item['content']))} > {path}")
+            commands.append(f"chmod {item.get('mode', '0644')} {path}")
+    return Quoted("RUN umask 022 && " + " \\\n    && ".join(commands) + "\n" if commands else "")
+
+
+def _format(text: str) -> str:
+    """A format for printf that prints exactly this text."""
+    escaped = text.replace("\\", "\\\\").replace("%", "%%")
+    escaped = "".join(c if is_line(c) else f"\\{ord(c):03o}" for c in escaped)
+    # A format that begins with a dash would be an option.
+    return f"\\055{escaped[1:]}" if escaped.startswith("-") else escaped
