@@ -14,8 +14,9 @@ from builder.knowledge.rule import Rule, all_rules
 from builder.knowledge.subject import Subject
 from builder.model.base import Base
 from builder.model.recipe import Recipe
+from builder.model.textfile import read_text
 from builder.model.variant import with_profile
-from builder.model.yamlfile import compose, line_of, read_text
+from builder.model.yamlfile import compose, line_of
 from builder.plan.bases import fitting_bases, select_base
 from builder.plan.use import Scope, make_use
 from builder.project import Project

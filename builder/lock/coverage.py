@@ -9,8 +9,8 @@ from builder.lock.findings import Problem, problem
 from builder.model.base import Base
 from builder.model.recipe import Recipe
 from builder.model.variant import with_profile
-from builder.plan.locked import locked_inputs
 from builder.plan.bases import bases_of
+from builder.plan.locked import locked_inputs
 from builder.plan.resolve import plan_toolchains, uses_of
 from builder.project import Project
 

@@ -1,4 +1,4 @@
-"""The files of a lock: sections (JSON) are read and written, requests (YAML) are read.
+"""The files of a lock: reads and writes sections (JSON), reads requests (YAML).
 
 A section has one entry per line, so that a change of one package is a change of one line.
 """
@@ -9,12 +9,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from builder.atomic import write_file
 from builder.errors import InvalidError
 from builder.jsontext import parse_json
 from builder.model.lock import DebLock, LockRequests, LockSection, SourceLock, WheelLock
+from builder.model.textfile import check_name, read_text
+from builder.model.yamlfile import build, parse_yaml
 
 _MODELS: dict[str, type[DebLock] | type[WheelLock] | type[SourceLock]] = {
     "debs": DebLock,
@@ -24,34 +24,34 @@ _MODELS: dict[str, type[DebLock] | type[WheelLock] | type[SourceLock]] = {
 
 
 def load_section(path: Path) -> LockSection:
-    """A lock section file. Raises InvalidError naming the file, the line and the key, and a known key that is close."""
-    text = _read(path)
+    """A lock section file. Raises InvalidError with the file, the line and the key, and a similar known key."""
+    text = read_text(path)
     try:
         data = parse_json(text)
     except json.JSONDecodeError as error:
-        raise InvalidError(f"not valid JSON: {error.msg}", where=f"{path}:{error.lineno}") from error
+        raise _not_json(error.msg, f"{path}:{error.lineno}") from error
     except ValueError as error:
-        raise InvalidError(f"not valid JSON: {error}", where=str(path)) from error
+        raise _not_json(str(error), str(path)) from error
     kind = data.get("kind") if isinstance(data, dict) else None
     model = _MODELS.get(kind) if isinstance(kind, str) else None
     if model is None:
-        raise InvalidError("not a lock section", where=str(path), cause=f"its kind is none of {', '.join(_MODELS)}")
-    try:
-        section = model.model_validate(data)
-    except (ValidationError, RecursionError):
-        from builder.model.yamlfile import build
-
-        return build(data, model, where=str(path), text=text)
-    if section.name != path.stem:
-        raise InvalidError(f"name is {section.name!r}, but the file says {path.stem!r}", where=str(path))
+        raise InvalidError(
+            "not a lock section",
+            id="lock-kind-unknown",
+            where=str(path),
+            cause=f"its kind is none of {', '.join(_MODELS)}",
+        )
+    section: LockSection = build(data, model, where=str(path), text=text)
+    check_name(section.name, path.stem, str(path))
     return section
 
 
 def load_requests(path: Path) -> LockRequests:
-    """`requests.yaml`. Keys that start with x- hold what others refer to by YAML anchors. Raises InvalidError."""
-    from builder.model.yamlfile import build, parse_yaml
+    """`requests.yaml`. Keys that start with x- hold values that other keys refer to by YAML anchors.
 
-    text = _read(path)
+    Raises InvalidError.
+    """
+    text = read_text(path)
     data = parse_yaml(text, str(path))
     if isinstance(data, dict):
         data = {key: value for key, value in data.items() if not str(key).startswith("x-")}
@@ -59,15 +59,34 @@ def load_requests(path: Path) -> LockRequests:
     for name, request in requests.wheels.items():
         for other in request.without:
             if other == name or other not in requests.wheels:
-                raise InvalidError(f"wheels.{name}.without: there is no other section {other!r}", where=str(path))
+                raise InvalidError(
+                    f"wheels.{name}.without: there is no other section {other!r}",
+                    id="request-without-unknown",
+                    where=str(path),
+                )
             if requests.wheels[other].without:
-                raise InvalidError(f"wheels.{name}.without: {other!r} itself leaves something out", where=str(path))
+                raise InvalidError(
+                    f"wheels.{name}.without: {other!r} has `without` itself",
+                    id="request-without-nested",
+                    where=str(path),
+                )
     names = [*requests.debs, *requests.wheels, *requests.sources]
     if both := sorted(name for name in set(names) if names.count(name) > 1):
-        raise InvalidError(f"both Debian packages, wheels or sources are named {both[0]!r}", where=str(path))
+        raise InvalidError(
+            f"{both[0]!r} names more than one of debs, wheels and sources", id="request-name-twice", where=str(path)
+        )
     if "sources" in names:
-        raise InvalidError("'sources' is the section of all sources: call it something else", where=str(path))
+        raise InvalidError(
+            "'sources' is the name of the section that holds all sources",
+            id="request-name-reserved",
+            where=str(path),
+            next="choose another name",
+        )
     return requests
+
+
+def _not_json(reason: str, where: str) -> InvalidError:
+    return InvalidError(f"not valid JSON: {reason}", id="json-invalid", where=where)
 
 
 def section_text(section: LockSection) -> str:
@@ -78,7 +97,7 @@ def section_text(section: LockSection) -> str:
 
 
 def _value(value: Any, depth: int) -> str:
-    """JSON: the section's lists and its request are spread over lines, everything below stays on one."""
+    """JSON: the section's lists and its request span lines; each of their values is on one line."""
     indent = " " * (depth + 1)
     if isinstance(value, list) and value:
         return "[\n" + ",\n".join(indent + _line(item) for item in value) + "\n" + " " * depth + "]"
@@ -93,14 +112,5 @@ def _line(value: Any) -> str:
 
 
 def write_section(path: Path, section: LockSection) -> None:
-    """Write a section, atomically."""
+    """Write a section's file, atomically."""
     write_file(path, section_text(section).encode("ascii"))
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except OSError as error:
-        raise InvalidError(f"cannot read: {error.strerror}", where=str(path)) from error
-    except UnicodeDecodeError as error:
-        raise InvalidError("not UTF-8 text", where=str(path)) from error

@@ -1,4 +1,4 @@
-"""References: where an image is, as people write it, and its one canonical form."""
+"""References to images in registries: parses what users write into one canonical form."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def is_repository(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Reference:
-    """An image in a registry. Always valid: making one from nonsense raises UsageError."""
+    """An image in a registry. Invalid parts raise UsageError in the constructor."""
 
     registry: str
     repository: str
@@ -44,22 +44,22 @@ class Reference:
 
     def __post_init__(self) -> None:
         if not is_registry(self.registry):
-            raise _nonsense(self.registry, "the registry is not HOST or HOST:PORT")
+            raise _invalid(self.registry, "the registry is not HOST or HOST:PORT")
         if not is_repository(self.repository):
-            raise _nonsense(self.repository, "a repository is lower-case letters, digits and single . _ - between them")
+            raise _invalid(self.repository, "a repository is lower-case letters, digits and single . _ - between them")
         if self.tag is not None and not _TAG.fullmatch(self.tag):
-            raise _nonsense(self.tag, "a tag is up to 128 letters, digits, . _ or -")
+            raise _invalid(self.tag, "a tag is up to 128 letters, digits, . _ or -")
         if self.digest is not None and not is_digest(self.digest):
-            raise _nonsense(self.digest, "a digest is sha256: and 64 hexadecimal digits")
+            raise _invalid(self.digest, "a digest is sha256: and 64 hexadecimal digits")
 
     @classmethod
     def parse(cls, text: str) -> Reference:
-        """Read `[REGISTRY/]REPOSITORY[:TAG][@DIGEST]`; names without a registry are Docker Hub's, as for docker."""
+        """Parse `[REGISTRY/]REPOSITORY[:TAG][@DIGEST]`; without a registry it is Docker Hub, as for docker."""
         if not text or len(text) > 1024:
-            raise _nonsense(text, "it is empty or longer than 1024 characters")
+            raise _invalid(text, "it is empty or longer than 1024 characters")
         name, at, digest = text.partition("@")
         first, slash, rest = name.partition("/")
-        # Docker's rule: the first part is a registry when it can be nothing else.
+        # Docker's rule: the first part is a registry when it has a dot, colon or bracket, or is localhost.
         if slash and (any(mark in first for mark in ".:[") or first.lower() == "localhost"):
             registry, name = first.lower(), rest
         else:
@@ -73,7 +73,7 @@ class Reference:
 
     @property
     def selector(self) -> str:
-        """What the registry is asked for: the digest, else the tag, else `latest`."""
+        """The part that selects the manifest: the digest, else the tag, else `latest`."""
         return self.digest or self.tag or "latest"
 
     def at(self, digest: str) -> Reference:
@@ -86,9 +86,10 @@ class Reference:
         return f"{self.registry}/{self.repository}{tag}{digest}"
 
 
-def _nonsense(text: str, cause: str) -> UsageError:
+def _invalid(text: str, cause: str) -> UsageError:
     return UsageError(
         f"not an image reference: {text[:200]!a}",
+        id="reference-invalid",
         cause=cause,
         next="write REGISTRY/REPOSITORY:TAG or …@sha256:DIGEST",
     )

@@ -1,8 +1,8 @@
-"""Variants: a recipe over the one it extends, a profile over its recipe. Plain data in, plain data out.
+"""Merges a recipe over the recipe that it extends, and a profile over its recipe. Plain data in, plain data out.
 
-How two are merged: mappings key by key, down to the values of `flags`, `env` and `rules`, which are replaced whole (so
-that a speculative configuration is never half of one and half of another); lists are replaced whole; null takes a key
-away. `name`, `title`, `extends` and `speed` are never inherited from the recipe that is extended.
+Mappings merge key by key. Lists, and each value in `flags`, `env` and `rules`, are replaced whole, so that a
+speculative configuration never mixes two. null removes a key. `name`, `title`, `extends` and `speed` are not inherited
+from the extended recipe.
 """
 
 from __future__ import annotations
@@ -36,25 +36,33 @@ def _flat(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def extended(name: str, read: Callable[[str], Mapping[str, Any]], seen: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The data of recipe `name`, merged over what it extends. read: a recipe's own data. Raises InvalidError."""
+    """The data of recipe `name`, merged over the recipe that it extends. read: a recipe's own data by name.
+
+    Raises InvalidError when a recipe extends itself, directly or not.
+    """
     data = dict(read(name))
     parent = data.get("extends")
     if parent is None:
         return data
     if not isinstance(parent, str) or parent in (*seen, name):
-        raise InvalidError(f"recipe {name!r} extends {parent!r}, which comes back to it", where=f"recipes/{name}.yaml")
+        raise InvalidError(
+            f"recipe {name!r} extends {parent!r}, which extends it in turn",
+            id="recipe-extends-itself",
+            where=f"recipes/{name}.yaml",
+        )
     below = {k: v for k, v in extended(parent, read, (*seen, name)).items() if k not in _OWN}
     return merge(below, data)
 
 
 def with_profile(recipe: Recipe, profile: str | None, shared: Mapping[str, Profile] | None = None) -> Recipe:
-    """The recipe as the profile serves it. shared: profiles that any recipe can switch on. Raises UsageError."""
+    """The recipe with the profile merged over it. shared: profiles that every recipe has. Raises UsageError."""
     if profile is None or (profile == DEFAULT and DEFAULT not in recipe.profiles):
         return recipe
     known = {**(shared or {}), **recipe.profiles}
     if profile not in known:
         raise UsageError(
             f"recipe {recipe.name} has no profile {profile!r}",
+            id="profile-unknown",
             cause=f"its profiles: {', '.join([DEFAULT, *known])}",
             next=f"builder show {recipe.name}",
         )

@@ -12,20 +12,22 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from builder.errors import InvalidError
+from builder.model.textfile import read_text
 
 M = TypeVar("M", bound=BaseModel)
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_LIMIT = 1 << 20
-_BYTES = 32 << 20
-_DEPTH = 50
-_NODES = 100_000
+_MAX_CHARACTERS = 1 << 20
+_MAX_DEPTH = 50
+_MAX_NODES = 100_000
 _NOT_PLAIN = {f"tag:yaml.org,2002:{name}" for name in ("binary", "omap", "pairs", "set", "timestamp")}
 
 
 class _Strict(_Loader):  # type: ignore[misc]
-    """The safe loader, giving only what JSON can hold, and refusing a key that stands twice in one mapping: YAML would
-    silently keep the last. An unquoted date is text."""
+    """The safe loader, restricted to values that JSON can hold; an unquoted date is text.
+
+    A key that occurs twice in one mapping is refused, because YAML would silently keep the last value.
+    """
 
     yaml_constructors: ClassVar[Any] = {k: v for k, v in _Loader.yaml_constructors.items() if k not in _NOT_PLAIN}
     yaml_implicit_resolvers: ClassVar[Any] = {
@@ -35,22 +37,22 @@ class _Strict(_Loader):  # type: ignore[misc]
 
 
 def _mapping(loader: Any, node: Any) -> dict[Any, Any]:
-    written: set[Any] = set()
+    keys: set[Any] = set()
     for key_node, _ in node.value:
         if key_node.tag == "tag:yaml.org,2002:merge":
             continue
         key = loader.construct_object(key_node, deep=True)
         if not isinstance(key, str | int | float | bool | None):
             raise yaml.constructor.ConstructorError(None, None, "a key must be plain text", key_node.start_mark)
-        if key in written:
-            raise yaml.constructor.ConstructorError(None, None, f"{key!r} stands here twice", key_node.start_mark)
-        written.add(key)
+        if key in keys:
+            raise yaml.constructor.ConstructorError(None, None, f"{key!r} is here twice", key_node.start_mark)
+        keys.add(key)
     loader.flatten_mapping(node)
-    made: dict[Any, Any] = {}
+    mapping: dict[Any, Any] = {}
     for key_node, value_node in node.value:
-        # Merged keys come first, so that those written here win.
-        made[loader.construct_object(key_node, deep=True)] = loader.construct_object(value_node, deep=True)
-    return made
+        # Merged keys come first, so that the mapping's own keys win.
+        mapping[loader.construct_object(key_node, deep=True)] = loader.construct_object(value_node, deep=True)
+    return mapping
 
 
 def _float(loader: Any, node: Any) -> float:
@@ -65,9 +67,9 @@ _Strict.add_constructor("tag:yaml.org,2002:float", _float)
 
 
 def _check_size(text: str) -> None:
-    """Refuse what is nested too deeply or grows too large once its aliases are followed.
+    """Refuse a text that is nested too deeply, or too large once its aliases are expanded.
 
-    Events are read one by one; what composes a tree from them recurses, in libyaml until the stack is full.
+    This reads events one by one. Composing a tree from them recurses, in libyaml until the stack overflows.
     """
     sizes: dict[str, int] = {}
     open_: list[tuple[str | None, int]] = []
@@ -76,7 +78,7 @@ def _check_size(text: str) -> None:
         anchor, mark = getattr(event, "anchor", None), cast("yaml.Mark | None", event.start_mark)
         if isinstance(event, yaml.AliasEvent):
             if anchor in (name for name, _ in open_):
-                raise yaml.MarkedYAMLError(problem=f"*{anchor} stands inside of itself", problem_mark=mark)
+                raise yaml.MarkedYAMLError(problem=f"*{anchor} refers to a node that contains it", problem_mark=mark)
             total += sizes.get(anchor or "", 1)
         elif isinstance(event, yaml.ScalarEvent):
             total += 1
@@ -89,19 +91,20 @@ def _check_size(text: str) -> None:
             name, before = open_.pop()
             if name is not None:
                 sizes[name] = total - before
-        if len(open_) > _DEPTH:
+        if len(open_) > _MAX_DEPTH:
             raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=mark)
-        if total > _NODES:
-            raise yaml.MarkedYAMLError(problem="too large once its aliases are followed", problem_mark=mark)
+        if total > _MAX_NODES:
+            raise yaml.MarkedYAMLError(problem="too large once its aliases are expanded", problem_mark=mark)
 
 
 def parse_yaml(text: str, where: str) -> Any:
     """YAML text to plain values. Raises InvalidError with `where` and the line."""
-    if len(text) > _LIMIT:
-        raise InvalidError(f"longer than {_LIMIT} characters", where=where)
+    if len(text) > _MAX_CHARACTERS:
+        raise InvalidError(f"longer than {_MAX_CHARACTERS} characters", id="yaml-too-long", where=where)
     if (at := text.find("\ufeff", 1)) > 0:
         raise InvalidError(
-            "a byte order mark inside of the text, which readers differ in",
+            "a byte order mark inside the text, which YAML readers treat differently",
+            id="yaml-byte-order-mark",
             where=f"{where}:{text.count(chr(10), 0, at) + 1}",
         )
     try:
@@ -110,14 +113,18 @@ def parse_yaml(text: str, where: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f"{where}:{mark.line + 1}" if mark else where
-        raise InvalidError(f"not valid YAML: {error.problem or error.context}", where=line) from error
+        raise _not_yaml(error.problem or error.context or "", line) from error
     except (yaml.YAMLError, ValueError, LookupError, RecursionError, TypeError) as error:
-        # Not all of them speak: !!int '' is an IndexError from inside the parser.
-        raise InvalidError(f"not valid YAML: {str(error).splitlines()[0]}", where=where) from error
+        # The parser raises more than YAMLError: !!int '' is an IndexError.
+        raise _not_yaml(str(error).splitlines()[0], where) from error
+
+
+def _not_yaml(reason: str, where: str) -> InvalidError:
+    return InvalidError(f"not valid YAML: {reason}", id="yaml-invalid", where=where)
 
 
 def compose(text: str) -> yaml.Node | None:
-    """The nodes of a text that `parse_yaml` accepted, for `line_of`."""
+    """The nodes of a text that `parse_yaml` accepts, for `line_of`."""
     return yaml.compose(text, Loader=_Loader)
 
 
@@ -142,18 +149,6 @@ def line_of(node: yaml.Node | None, path: Sequence[int | str], *, exact: bool = 
     return line
 
 
-def read_text(path: Path) -> str:
-    """The text of a file. Raises InvalidError."""
-    try:
-        if path.stat().st_size > _BYTES:
-            raise InvalidError(f"larger than {_BYTES >> 20} MB", where=str(path))
-        return path.read_text("utf-8")
-    except OSError as error:
-        raise InvalidError(f"cannot read: {error.strerror}", where=str(path)) from error
-    except UnicodeDecodeError as error:
-        raise InvalidError("not UTF-8 text", where=str(path)) from error
-
-
 def load(path: Path, model: type[M]) -> M:
     """A YAML file as a model. Raises InvalidError naming file, line and field."""
     text = read_text(path)
@@ -161,7 +156,7 @@ def load(path: Path, model: type[M]) -> M:
 
 
 def build(data: Any, model: type[M], *, where: str, text: str = "") -> M:
-    """Plain values as a model. `text`: the YAML or JSON that they came from, to find lines in. Raises InvalidError."""
+    """Plain values as a model. text: the YAML or JSON of the values, for line numbers. Raises InvalidError."""
     try:
         return model.model_validate(data)
     except (ValidationError, RecursionError) as error:
@@ -170,7 +165,7 @@ def build(data: Any, model: type[M], *, where: str, text: str = "") -> M:
 
 def _explain(error: Exception, data: Any, model: type[BaseModel], where: str, text: str) -> InvalidError:
     if not isinstance(error, ValidationError):
-        return InvalidError("nested too deeply", where=where)
+        return InvalidError("nested too deeply", id="value-too-deep", where=where)
     first = min(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
     location = first["loc"]
     line = _line(text, location)
@@ -181,22 +176,23 @@ def _explain(error: Exception, data: Any, model: type[BaseModel], where: str, te
         known = _known_keys(model, location)
         close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
         hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(sorted(known))}" if known else ""
-        return InvalidError(f"unknown key {key!r}", where=at, cause=hint)
+        return InvalidError(f"unknown key {key!r}", id="key-unknown", where=at, cause=hint)
     if first["type"] == "missing":
-        return InvalidError(f"{field or 'the file'} is missing", where=at)
-    # A value that may be one of several kinds has an error for each kind: they are one to the reader.
+        return InvalidError(f"{field or 'the file'} is missing", id="key-missing", where=at)
+    # pydantic gives one error for each type of a union; the reader sees one error.
     place = _place(data, location)
     alike = [item for item in error.errors(include_url=False) if _place(data, item["loc"]) == place]
     messages = [in_yaml_words(item["msg"]) for item in alike]
     expected = dict.fromkeys(message.removeprefix("Input should be ") for message in messages)
-    said = messages[0] if len(expected) == 1 else f"Input should be {', or '.join(expected)}"
+    reason = messages[0] if len(expected) == 1 else f"Input should be {', or '.join(expected)}"
     more = error.error_count() - len(alike)
-    said += f" (and {more} more)" if more else ""
-    return InvalidError(f"{'.'.join(map(str, place)) or 'the file'}: {said}", where=at)
+    reason += f" (and {more} more)" if more else ""
+    name = ".".join(map(str, place)) or "the file"
+    return InvalidError(f"{name}: {reason}", id="value-invalid", where=at)
 
 
 def in_yaml_words(message: str) -> str:
-    """What pydantic says of a value, to people who write YAML."""
+    """A message of pydantic in terms of YAML: a list instead of a tuple."""
     return message.removeprefix("Value error, ").partition(" or instance of ")[0].replace("a valid tuple", "a list")
 
 
@@ -209,7 +205,7 @@ def _line(text: str, location: tuple[int | str, ...]) -> int | None:
 
 
 def _place(data: Any, location: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """The location without the parts that only name a kind of value, as pydantic adds them for unions."""
+    """The location without the parts that only name a type of a union, which pydantic adds."""
     place: list[int | str] = []
     for part in location:
         inside = (isinstance(data, dict) and part in data) or (isinstance(data, list) and part in range(len(data)))
@@ -222,13 +218,13 @@ def _place(data: Any, location: tuple[int | str, ...]) -> tuple[int | str, ...]:
 
 
 def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """The keys of the model that the location's last part stands in, as far as its schema tells."""
+    """The keys that the mapping at the location may have, as far as the model's schema tells."""
     schema = model.model_json_schema()
     definitions = schema.get("$defs", {})
     node: dict[str, Any] = schema
     for part in location[:-1]:
         found: Any = node.get("properties", {}).get(part) if isinstance(part, str) else node.get("items")
-        # A mapping whose keys have a pattern stands in the schema under that pattern.
+        # The schema has a mapping whose keys have a pattern under that pattern.
         patterns = node.get("patternProperties") or {"": node.get("additionalProperties")}
         if found is None and isinstance(next(iter(patterns.values())), dict):
             found = next(iter(patterns.values()))

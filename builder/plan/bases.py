@@ -47,7 +47,7 @@ def select_base(project: Project, recipe: Recipe, wanted: str | None) -> Base:
         if match:
             return match[0]
     if not project.bases_called(wanted):
-        raise UsageError(f"there is no base {wanted!r}", id="base-unknown", next="builder list bases")
+        raise UsageError(f"there is no base {wanted!r}", id="name-unknown", next="builder list bases")
     fitting = ", ".join(dict.fromkeys(base.name for base in candidates))
     raise UsageError(
         f"recipe {recipe.name} does not run on base {wanted!r}",

@@ -1,4 +1,4 @@
-"""The serving command as words."""
+"""The serving command: entrypoint and command of an image, as lists of words."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def flag_words(flags: dict[str, Any]) -> list[str]:
 def serving(recipe: Recipe, base: Base) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """Entrypoint (None: the base's own stays) and command that serve the recipe on this base.
 
-    The entrypoint of vllm-openai already is `vllm serve`; NGC's passes its command through, which therefore says it.
-    One that reads the environment gets no command. A wrapper stands for `vllm serve` everywhere else.
+    The entrypoint of vllm-openai is `vllm serve`. NGC's entrypoint runs the command, which therefore starts with `vllm
+    serve`. An entrypoint that builds the command from variables gets no command. A recipe's wrapper replaces `vllm
+    serve` on all other bases.
     """
     words = (recipe.serve.model or recipe.model.id, *flag_words(recipe.serve.flags))
     if recipe.serve.wrapper is not None and base.entrypoint != "environment":

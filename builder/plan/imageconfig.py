@@ -78,5 +78,6 @@ def created(project: Project, layers: Sequence[PlannedLayer]) -> str:
             dates.append(section.locked)
         missing = {key: file for key, file in missing.items() if key not in found}
     if missing:
-        raise PinError(f"{next(iter(missing.values()))} is in no section of the lock", id="input-not-locked", where="recipes/locks")
+        file = next(iter(missing.values()))
+        raise PinError(f"{file} is in no section of the lock", id="input-not-locked", where="recipes/locks")
     return max(dates)

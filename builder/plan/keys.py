@@ -1,7 +1,7 @@
-"""Layer keys: equal keys, equal bytes.
+"""Layer keys: layers with equal keys have equal bytes.
 
-A key covers what a layer is made from and how its blob is written. It does not cover the build platform, the engine,
-the network or the number of jobs: a layer's bytes do not depend on them.
+A key covers the inputs of a layer and the format of its blob. It does not cover the build platform, the engine, the
+network or the number of jobs: a layer's bytes do not depend on them.
 """
 
 from __future__ import annotations

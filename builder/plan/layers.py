@@ -11,6 +11,7 @@ from builder.errors import InvalidError
 from builder.model.base import Base
 from builder.model.check import Check
 from builder.model.plan import PlannedLayer, Variable
+from builder.model.textfile import decode
 from builder.plan.locked import Locked, find_locked, one_per_file
 from builder.plan.placed import placed_files, run_instruction
 from builder.plan.template import render_dockerfile
@@ -98,10 +99,7 @@ def _stages(use: Use, scope: Scope, locked: Locked, files: list[dict[str, Any]])
     template = use.source.folder / TEMPLATE
     if TEMPLATE not in use.source.files:
         raise InvalidError(f"a dockerfile layer needs a {TEMPLATE}", id="layer-template-missing", where=str(template))
-    try:
-        text = use.source.files[TEMPLATE].decode("utf-8")
-    except UnicodeDecodeError:
-        raise InvalidError("not UTF-8 text", id="file-not-text", where=str(template)) from None
+    text = decode(use.source.files[TEMPLATE], str(template))
     inputs = [*(wheel.input for wheel in locked.wheels), *locked.sources]
     file_names: Mapping[str, str] = {item.name.partition(" ")[0]: item.file for item in inputs}
     values = {

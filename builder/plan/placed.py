@@ -7,6 +7,7 @@ from typing import Any
 
 from builder.errors import InvalidError
 from builder.model.layer import PlacedFile
+from builder.model.textfile import decode
 from builder.plan.template import Quoted, is_line, sh
 from builder.plan.use import Scope
 from builder.project import LayerSource
@@ -42,10 +43,7 @@ def _entry(item: PlacedFile, scope: Scope, source: LayerSource) -> dict[str, Any
 def _content(name: str, scope: Scope, source: LayerSource) -> str:
     if name not in source.files:
         raise InvalidError(f"{name} is not in the layer's folder", id="layer-file-missing", where=scope.where)
-    try:
-        return source.files[name].decode("utf-8")
-    except UnicodeDecodeError:
-        raise InvalidError(f"{name} is not UTF-8 text", id="layer-file-not-text", where=scope.where) from None
+    return decode(source.files[name], str(source.folder / name))
 
 
 def run_instruction(entries: Sequence[Mapping[str, Any]], root: str) -> Quoted:

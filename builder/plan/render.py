@@ -1,4 +1,4 @@
-"""The plan as one multi-stage Dockerfile: every layer a stage, the image their sum."""
+"""Renders a plan as one multi-stage Dockerfile: a stage for each layer, and a last stage for the image."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ HEADER = """\
 
 
 def render(project: Project, plan: Plan) -> str:
-    """The complete Dockerfile. Its last stage has the files and the configuration that `builder build` gives, except
-    that times and history are the engine's."""
+    """The complete Dockerfile. Its last stage has the same files and configuration as the image of `builder build`;
+    times and history are the engine's."""
     parts = [HEADER.format(recipe=plan.recipe, base=plan.base)]
     parts.append(render_dockerfile(project.template("toolchain.Dockerfile.j2"), {}, "toolchain.Dockerfile.j2"))
     files = project.template("files.Dockerfile.j2")
@@ -31,7 +31,7 @@ def render(project: Project, plan: Plan) -> str:
         )
     values = {
         "base": Quoted(f"{plan.base_image}@{plan.base_manifest}") if plan.base_image else Quoted("scratch"),
-        # Straight from where a stage unpacked it: a stage in between would hold another copy of all files.
+        # Copied from the stage that unpacks: another stage in between would hold a second copy of all files.
         "layers": [
             (Quoted(layer.id), "/out/" if layer.producer == "files" else "/")
             for layer in plan.layers

@@ -1,7 +1,7 @@
-"""What a layer's Dockerfile may take in: files of its context, its own stages, `scratch` and the pinned base. Pure.
+"""Checks that a layer's Dockerfile reads its context, its own stages, `scratch` and the pinned base, and nothing else.
 
-An engine would fetch everything else by itself (images, addresses, other front ends), and no lock knows those. Engines
-differ in how they read unusual spellings, so what is not plainly harmless is refused.
+An engine would fetch anything else itself (images, URLs, other frontends), and the lock does not hold it. Engines
+differ in how they parse unusual syntax, so everything that is not known to be harmless is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _INSTRUCTIONS = {"ADD", "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FR
 _INSTRUCTIONS |= {"SHELL", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR"}
 _FLAG = re.compile(r"--([a-z-]+)=([A-Za-z0-9_./,=:-]*)")
 _LOCAL = re.compile(r"(?!github\.com/)[A-Za-z0-9._/*+-](?:[A-Za-z0-9._/*+-]|\$\{BUILDARCH\})*")
-"""A source of ADD that no engine takes for an address, and no argument can make one."""
+"""A source of ADD that no engine treats as a URL, whatever its build arguments are."""
 
 _MOUNTS = ("bind", "cache", "tmpfs")
 _DIRECTIVE = re.compile(r"#\s*(syntax|escape|check)\s*=", re.IGNORECASE)
@@ -25,9 +25,9 @@ _HEREDOC = re.compile(r"(^|\s)\d*<<")
 
 
 def check_stages(text: str, *, base: str | None, where: str) -> None:
-    """Refuse a Dockerfile that can read anything else than its context and `base`.
+    """Refuse a Dockerfile that can read anything but its context and `base`.
 
-    base: the reference of the pinned base, of a layer that reads it. Raises InvalidError.
+    base: the reference of the pinned base, if the layer reads it. Raises InvalidError.
     """
     known = {"scratch"}
     for name, rest in _instructions(text, where):
@@ -36,11 +36,11 @@ def check_stages(text: str, *, base: str | None, where: str) -> None:
             known.add(_stage(words, known, base, where))
         elif name in ("RUN", "COPY"):
             if _HEREDOC.search(rest):
-                _refuse(f"{name} with a heredoc", where, "buildah 1.28 does not know them")
+                _refuse(f"{name} with a heredoc", where, "buildah 1.28 does not support heredocs")
             for word in _flags(words):
                 _check_flag(name, word, known, where)
         elif name == "ADD" and not (words and all(_LOCAL.fullmatch(word) for word in words)):
-            _refuse(f"ADD {rest}", where, "ADD may unpack archives of the context, and has no flags")
+            _refuse(f"ADD {rest}", where, "ADD may unpack archives of the context, without flags")
 
 
 def _instructions(text: str, where: str) -> Iterator[tuple[str, str]]:
@@ -51,20 +51,20 @@ def _instructions(text: str, where: str) -> Iterator[tuple[str, str]]:
     for line in text.split("\n"):
         comment = line.lstrip().startswith("#")
         if comment and not begun and _DIRECTIVE.match(line.strip()):
-            _refuse(line.strip(), where, "a front end, or another reading of this file, is not locked")
-        # Not every engine skips a comment between the lines of one instruction; in RUN it means nothing to either.
+            _refuse(line.strip(), where, "parser directives are not allowed: a frontend is not locked")
+        # Not every engine skips a comment within an instruction. In RUN, the shell ignores it too.
         if not line.strip() or (comment and (not pending or pending.lstrip()[:4].upper() == "RUN ")):
             continue
         begun = True
         if found := re.search(r"\\[ \t]*$", line):
             pending += line[: found.start()]
             if pending and not pending[-1].isspace():
-                _refuse("a word that goes on in the next line", where, "engines differ in how they join its parts")
+                _refuse("a word that continues on the next line", where, "engines differ in how they join its parts")
             continue
         name, rest = re.fullmatch(r"(\S*)\s*(.*)", (pending + line).strip()).groups()  # type: ignore[union-attr]
         pending = ""
         if name.upper() not in _INSTRUCTIONS:
-            _refuse(name or line, where, "it is no instruction that layers may have")
+            _refuse(name or line, where, "it is not an instruction that layers may have")
         yield name.upper(), rest
     if pending.strip():
         _refuse("a last line that ends in a backslash", where, "nothing follows it")
@@ -76,8 +76,8 @@ def _stage(words: list[str], known: set[str], base: str | None, where: str) -> s
     if len(from_) != 3 or from_[1].upper() != "AS":
         _refuse(f"FROM {' '.join(words)}", where, "a stage is FROM SOURCE AS NAME")
     if from_[0].lower() not in known and from_[0] != base:
-        told = "the base that `reads_base: true` allows" if base is None else f"the base {base}"
-        _refuse(f"FROM {from_[0]}", where, f"a stage starts from scratch, an earlier stage, or {told}")
+        allowed = "the base, with `reads_base: true` in layer.yaml" if base is None else f"the base {base}"
+        _refuse(f"FROM {from_[0]}", where, f"a stage starts from scratch, an earlier stage, or {allowed}")
     return from_[2].lower()
 
 
@@ -91,7 +91,11 @@ def _flags(words: list[str]) -> Iterator[str]:
 def _check_flag(name: str, word: str, known: set[str], where: str) -> None:
     found = _FLAG.fullmatch(word)
     if found is None or (name == "RUN" and found[1] != "mount"):
-        _refuse(f"{name} {word}", where, "RUN may have --mount, COPY --from and the like, spelt plainly")
+        _refuse(
+            f"{name} {word}",
+            where,
+            "RUN may have --mount=…, COPY --from=… and other flags, all without quotes",
+        )
     if name == "COPY":
         sources = [found[2]] if found[1] == "from" else []
     else:
@@ -107,8 +111,9 @@ def _check_flag(name: str, word: str, known: set[str], where: str) -> None:
 
 def _refuse(what: str, where: str, why: str) -> NoReturn:
     raise InvalidError(
-        f"{what}: not in the Dockerfile of a layer",
+        f"{what}: not allowed in the Dockerfile of a layer",
+        id="dockerfile-forbidden",
         where=where,
         cause=why,
-        next="name what it needs under `inputs:`, which is locked; see docs/add-a-layer.md",
+        next="list its inputs under `inputs:` of layer.yaml, so that they are locked; see docs/add-a-layer.md",
     )

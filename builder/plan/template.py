@@ -1,8 +1,8 @@
-"""Templates and conditions of layers, rendered so that no value can become an instruction.
+"""Renders the templates and conditions of layers, so that no value can become a Dockerfile instruction.
 
-A value that reaches a Dockerfile must either consist of characters that mean nothing to Dockerfile and shell, or have
-gone through a filter that quotes it for its place: `sh` (one shell word), `dockerfile` (one Dockerfile word),
-`exec_form` (a JSON array). Anything else fails to render.
+A value in a Dockerfile either has only characters without a meaning to Dockerfile and shell, or went through a filter
+that quotes it for its place: `sh` (one shell word), `dockerfile` (one Dockerfile word),
+`exec_form` (a JSON array). Any other value fails to render.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ _BROKEN = (
     ArithmeticError,
     RecursionError,
 )
-"""What an expression can end in: a layer's author made a mistake, not this program."""
+"""What a template or expression can raise: mistakes of the layer's author."""
 
 
 class Quoted(str):
-    """Text that a filter made safe for the place it goes to."""
+    """Text that a filter quoted for its place."""
 
 
 def sh(value: object) -> Quoted:
-    """One word for the shell inside a RUN instruction. Line breaks cannot be kept there and are refused."""
+    """One shell word inside a RUN instruction. Raises InvalidError for line breaks, which RUN cannot hold."""
     text = _one_line(str(value))
     quoted = shlex.quote(text)
     if quoted.endswith("\\"):
-        raise InvalidError(f"a value may not end in a backslash here: {text!r}")
+        raise InvalidError(f"a value must not end in a backslash here: {text!r}", id="value-ends-in-backslash")
     return Quoted(quoted)
 
 
 def dockerfile(value: object) -> Quoted:
-    """One double-quoted word of a Dockerfile instruction, with `$` kept as it is written."""
+    """One double-quoted word of a Dockerfile instruction, with a literal `$`."""
     text = _one_line(str(value))
     return Quoted('"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$") + '"')
 
@@ -59,10 +59,10 @@ def exec_form(value: Any) -> Quoted:
 
 
 def word(value: object) -> Quoted:
-    """A name that must already be harmless."""
+    """A name, unquoted. Raises InvalidError for characters with a meaning to Dockerfile or shell."""
     text = str(value)
     if not text or not _SAFE.fullmatch(text):
-        raise InvalidError(f"not usable in a Dockerfile: {text!r}")
+        raise InvalidError(f"not usable in a Dockerfile: {text!r}", id="value-not-a-word")
     return Quoted(text)
 
 
@@ -72,14 +72,14 @@ def is_line(text: str) -> bool:
 
 
 def inherited(name: object) -> Quoted:
-    """What follows a value that is put before the base's: a colon and the base's value, if that has one."""
+    """The suffix of a value that is prepended to the base's: a colon and the base's value, if the base has one."""
     safe = word(name)
     return Quoted(f"${{{safe}:+:${{{safe}}}}}")
 
 
 def _one_line(text: str) -> str:
     if not is_line(text):
-        raise InvalidError(f"a value with control characters cannot go into a Dockerfile: {text!r}")
+        raise InvalidError(f"a Dockerfile cannot hold control characters: {text!r}", id="value-control-characters")
     return text
 
 
@@ -89,7 +89,9 @@ def _finalize(value: Any) -> Any:
     text = str(value)
     if not _SAFE.fullmatch(text):
         raise InvalidError(
-            f"unquoted value in a Dockerfile template: {text!r}", next="use the filter `sh` or `dockerfile`"
+            f"unquoted value in a Dockerfile template: {text!r}",
+            id="value-unquoted",
+            next="use the filter `sh` or `dockerfile`",
         )
     return text
 
@@ -107,9 +109,9 @@ def render_dockerfile(text: str, values: Mapping[str, Any], where: str) -> str:
     try:
         return _dockerfiles.from_string(text).render(**values)
     except InvalidError as error:
-        raise InvalidError(error.what, where=where, cause=error.cause, next=error.next) from error
+        raise error.replaced(where=where) from error
     except _BROKEN as error:
-        raise InvalidError(f"template: {_reason(error)}", where=_line(where, error)) from error
+        raise InvalidError(f"template: {_reason(error)}", id="template-broken", where=_line(where, error)) from error
 
 
 def render_text(text: str, values: Mapping[str, Any], where: str) -> str:
@@ -119,7 +121,7 @@ def render_text(text: str, values: Mapping[str, Any], where: str) -> str:
     try:
         return _template(text).render(**values)
     except _BROKEN as error:
-        raise InvalidError(f"{text!r}: {_reason(error)}", where=where) from error
+        raise InvalidError(f"{text!r}: {_reason(error)}", id="template-broken", where=where) from error
 
 
 def evaluate(expression: str, values: Mapping[str, Any], where: str) -> Any:
@@ -130,7 +132,7 @@ def evaluate(expression: str, values: Mapping[str, Any], where: str) -> Any:
             raise jinja2.UndefinedError(f"{expression} is not defined")
         return value
     except _BROKEN as error:
-        raise InvalidError(f"{expression!r}: {_reason(error)}", where=where) from error
+        raise InvalidError(f"{expression!r}: {_reason(error)}", id="expression-broken", where=where) from error
 
 
 @functools.lru_cache(1024)

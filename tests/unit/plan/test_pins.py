@@ -93,6 +93,6 @@ def test_the_digest_of_a_base(shipped: Project, pairs: list[tuple[str, str]]) ->
     old = shipped.base(name)
     assert old.pin is not None
     new = old.model_copy(update={"pin": old.pin.model_copy(update={"manifest": f"sha256:{NEW}"})})
-    changed = Changed(shipped, **{f"base recipes/bases/{name}.yaml": new})
+    changed = Changed(shipped, **{f"base {name}": new})
     before, after = planned(shipped, pairs), planned(changed, pairs)
     assert differing(before, after) == {key for key, layer in before.items() if key[1] == name and layer.reads_base}

@@ -1,4 +1,4 @@
-"""What goes wrong in a layer's templates and conditions is told with the file, and is never this program's bug."""
+"""plan.template: errors in a layer's templates and conditions name its file and are never reported as bugs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from builder.model.plan import Plan
 from builder.plan.command import flag_words
 from builder.plan.template import evaluate, render_dockerfile, render_text
 from builder.versions import python_version
+from tests.support.errors import fails
 from tests.support.project import Sample
 
 MakePlan = Callable[..., Plan]
@@ -36,23 +37,23 @@ BROKEN = [
 @pytest.mark.parametrize("text", BROKEN)
 def test_a_broken_template_is_an_invalid_layer(text: str) -> None:
     values: dict[str, Any] = {"params": {}, "source": {}.__getitem__}
-    with pytest.raises(InvalidError) as caught:
+    with fails(InvalidError, "template-broken") as caught:
         render_text(text, values, "layer.yaml")
     assert caught.value.where == "layer.yaml"
-    with pytest.raises(InvalidError) as caught:
+    with fails(InvalidError, "template-broken") as caught:
         render_dockerfile(f"FROM x\n{text}", values, "Dockerfile.j2")
     assert caught.value.where.startswith("Dockerfile.j2")
 
 
 @pytest.mark.parametrize("text", ["nothing", "1 +", "1 / 0", "'a' < 1", "params.__class__.__init__.__globals__", "x.y"])
 def test_a_broken_condition_is_an_invalid_layer(text: str) -> None:
-    with pytest.raises(InvalidError) as caught:
+    with fails(InvalidError, "expression-broken") as caught:
         evaluate(text, {"params": {}}, "layer.yaml")
     assert caught.value.where == "layer.yaml"
 
 
 def test_an_error_in_a_dockerfile_template_has_its_line() -> None:
-    with pytest.raises(InvalidError) as caught:
+    with fails(InvalidError, "template-broken") as caught:
         render_dockerfile("FROM x\nRUN y\n{% if %}", {}, "Dockerfile.j2")
     assert caught.value.where == "Dockerfile.j2:3"
 
@@ -90,36 +91,36 @@ def test_a_condition_leaves_out_what_does_not_apply(make_plan: MakePlan, small: 
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "id", "cause"),
     [
-        ({"families": ["ngc"]}, "it is for bases of family ngc"),
-        ({"needs": [{"when": "base.cuda", "why": "this base has no CUDA"}]}, "this base has no CUDA"),
+        ({"families": ["ngc"]}, "layer-family-wrong", "it is for bases of family ngc"),
+        ({"needs": [{"when": "base.cuda", "why": "no CUDA"}]}, "layer-needs-unmet", "no CUDA"),
     ],
 )
-def test_a_layer_that_does_not_apply_says_why(
-    make_plan: MakePlan, small: Sample, change: dict[str, Any], why: str
+def test_a_layer_that_does_not_apply_is_refused_with_the_cause(
+    make_plan: MakePlan, small: Sample, change: dict[str, Any], id: str, cause: str
 ) -> None:
     small.files["dockerfiles/layers/settings/layer.yaml"] |= change
-    with pytest.raises(UsageError, match="layer settings does not") as caught:
+    with fails(UsageError, id) as caught:
         make_plan()
-    assert caught.value.cause == why
+    assert caught.value.cause == cause
 
 
 @pytest.mark.parametrize(
-    ("file", "change"),
+    ("file", "change", "id"),
     [
-        ("settings", {"env": [{"name": "A", "value": "{{ 'a\\nb' }}"}]}),
-        ("settings", {"labels": [{"name": "a", "value": "{{ 'a\\nb' }}"}]}),
-        ("placed", {"files": [{"path": "etc/{{ 'a\\nb' }}", "content": "x"}]}),
-        ("placed", {"files": [{"path": "etc/a", "source": "not-there"}]}),
-        ("placed", {"files": [{"path": "etc/a", "source": "binary"}]}),
+        ("settings", {"env": [{"name": "A", "value": "{{ 'a\\nb' }}"}]}, "template-not-one-line"),
+        ("settings", {"labels": [{"name": "a", "value": "{{ 'a\\nb' }}"}]}, "template-not-one-line"),
+        ("placed", {"files": [{"path": "etc/{{ 'a\\nb' }}", "content": "x"}]}, "template-not-one-line"),
+        ("placed", {"files": [{"path": "etc/a", "source": "not-there"}]}, "layer-file-missing"),
+        ("placed", {"files": [{"path": "etc/a", "source": "binary"}]}, "file-not-text"),
     ],
 )
 def test_text_that_no_image_can_hold_is_refused(
-    make_plan: MakePlan, small: Sample, file: str, change: dict[str, Any]
+    make_plan: MakePlan, small: Sample, file: str, change: dict[str, Any], id: str
 ) -> None:
     small.files["dockerfiles/layers/placed/binary"] = b"\xff\xfe"
     small.files[f"dockerfiles/layers/{file}/layer.yaml"] |= change
-    with pytest.raises(InvalidError) as caught:
+    with fails(InvalidError, id) as caught:
         make_plan()
-    assert caught.value.where.endswith(f"dockerfiles/layers/{file}/layer.yaml")
+    assert f"/dockerfiles/layers/{file}/" in caught.value.where

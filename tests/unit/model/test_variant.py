@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from builder.errors import InvalidError, UsageError
 from builder.model.recipe import Profile, Recipe
 from builder.model.variant import extended, merge, with_profile
 from builder.project import Project
+from tests.support.errors import fails
 
 
 def test_mappings_merge_lists_and_flag_values_are_replaced_whole() -> None:
@@ -31,7 +30,7 @@ def test_mappings_merge_lists_and_flag_values_are_replaced_whole() -> None:
     }
 
 
-def test_null_takes_a_key_away() -> None:
+def test_null_removes_a_key() -> None:
     below: dict[str, Any] = {"serve": {"flags": {"a": 1, "b": 2}}, "env": {"X": "1"}}
     assert merge(below, {"serve": {"flags": {"a": None}}, "env": None}) == {"serve": {"flags": {"b": 2}}}
 
@@ -47,9 +46,9 @@ def test_extending_inherits_all_but_name_title_and_speed() -> None:
     assert "speed" not in extended("b", data.__getitem__)
 
 
-def test_a_circle_is_an_error() -> None:
+def test_a_recipe_that_extends_itself_is_refused() -> None:
     data: dict[str, dict[str, Any]] = {"a": {"extends": "b"}, "b": {"extends": "a"}}
-    with pytest.raises(InvalidError, match="comes back"):
+    with fails(InvalidError, "recipe-extends-itself"):
         extended("a", data.__getitem__)
 
 
@@ -58,18 +57,18 @@ def recipe(**more: Any) -> Recipe:
     return Recipe.model_validate({**made, **more})
 
 
-def test_a_profile_changes_what_it_says_and_nothing_else() -> None:
+def test_a_profile_changes_only_what_it_sets() -> None:
     long = {"title": "T", "serve": {"flags": {"a": 2}}, "notes": ["m"]}
     found = with_profile(recipe(notes=["n"], profiles={"long": long}), "long")
     assert found.serve.flags == {"a": 2}
     assert (found.title, found.base, found.notes) == ("t", "b", ("n", "m"))
 
 
-def test_the_default_profile_is_the_recipe_and_an_unknown_one_names_those_there_are() -> None:
+def test_the_default_profile_is_the_recipe_and_an_unknown_one_lists_the_known() -> None:
     made = recipe(profiles={"fast": {"title": "T"}})
     assert with_profile(made, None) is made
     assert with_profile(made, "default") is made
-    with pytest.raises(UsageError) as caught:
+    with fails(UsageError, "profile-unknown") as caught:
         with_profile(made, "fats", {"ngram": Profile(title="n")})
     assert "default, ngram, fast" in caught.value.cause
 
@@ -88,6 +87,6 @@ def test_a_recipe_of_a_project_may_extend_a_shipped_one(tmp_path: Path) -> None:
     assert mine.serve.flags["max-num-seqs"] == 2
     assert mine.serve.flags["max-model-len"] == theirs.serve.flags["max-model-len"]
     (folder / "bad.yaml").write_text("name: bad\ntitle: t\nextends: nemotron-omni\nlayer: []\n")
-    with pytest.raises(InvalidError) as caught:
+    with fails(InvalidError, "key-unknown") as caught:
         project.recipe("bad")
     assert caught.value.where.endswith("bad.yaml:4")

@@ -1,0 +1,41 @@
+"""Text files of a project: read as UTF-8 with a size limit. The errors that all of them share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builder.errors import InvalidError
+
+_MAX_BYTES = 32 << 20
+
+
+def read_text(path: Path) -> str:
+    """The text of a file. Raises InvalidError."""
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise InvalidError(f"larger than {_MAX_BYTES >> 20} MB", id="file-too-large", where=str(path))
+        data = path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from error
+    return decode(data, str(path)).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def decode(data: bytes, where: str) -> str:
+    """UTF-8 bytes as text, line breaks unchanged. Raises InvalidError."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidError("not UTF-8 text", id="file-not-text", where=where) from error
+
+
+def unreadable(path: Path, error: OSError) -> InvalidError:
+    """The error for a file that the operating system does not let us read."""
+    return InvalidError(f"cannot read: {error.strerror}", id="file-unreadable", where=str(path))
+
+
+def check_name(name: str, expected: str, where: str) -> None:
+    """Raises InvalidError when the `name` in a file is not the name of the file."""
+    if name != expected:
+        raise InvalidError(
+            f"name is {name!r}, but the file's name is {expected!r}", id="file-name-mismatch", where=where
+        )
