@@ -1,4 +1,4 @@
-"""How long the hermetic stack takes, as a multiple of uv + tar + zstd for the same wheels in the same run.
+"""Measures the build time of the hermetic stack as a multiple of uv + tar + zstd for the same wheels in the same run.
 
     python scripts/bench/hermetic.py [FOLDER]
 
@@ -60,7 +60,7 @@ def main(folder: Path) -> None:
     for item in installed:
         (wheels / item.file).hardlink_to(kept.blob(item.digest))
 
-    for blob in inputs:  # both sides read from the page cache
+    for blob in inputs:  # so that both sides read from the page cache
         store.verify(blob.digest)
     ours = timed(
         [sys.executable, "-m", "builder", "build", "--recipe", "bench", "--offline"], BUILDER_STORE=str(store.root)

@@ -1,4 +1,4 @@
-"""How long the nccl layer takes, as a multiple of a plain `make src.build` with the same arguments in the same run.
+"""Measures the build time of the nccl layer as a multiple of a plain `make src.build` with the same arguments.
 
     sudo python scripts/bench/nccl.py [ENGINE [FUNCTIONS]]
 
@@ -50,7 +50,7 @@ def main(engine: str, functions: str) -> None:
     (folder / "src").mkdir()
     source = kept.blob(nccl.inputs[0].digest)
     subprocess.run(["tar", "-xzf", str(source), "-C", str(folder / "src")], check=True)
-    # The very arguments of the layer's Dockerfile: its RUN instruction with `make` in it.
+    # The same arguments as in the layer's Dockerfile: take its RUN instruction that contains `make`.
     text = nccl.dockerfile.replace("\\\n", " ")
     line = next(line for line in text.splitlines() if line.startswith("RUN") and " make " in line)
     command = f"cd /src && mv nccl-* nccl && {line.removeprefix('RUN ')}"

@@ -1,4 +1,4 @@
-"""What the programs of this folder share."""
+"""Shared by the programs in this folder: running `builder`, records of built images, outputs of a workflow step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 class Failed(Exception):
-    """A command of `builder` failed; it has said why. output: what it printed as its result all the same."""
+    """A command of `builder` failed, after it printed the reason. output: its standard output."""
 
     def __init__(self, code: int, output: str = "") -> None:
         super().__init__(f"exit code {code}")
@@ -25,7 +25,7 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Record:
-    """One built image. plan: the hash of its plan; reference: by digest, where it was pushed to."""
+    """One built image. plan: the hash of its plan. reference: where it was pushed, by digest."""
 
     recipe: str
     base: str
@@ -39,15 +39,15 @@ class Record:
 
 
 def records(folder: Path) -> list[Record]:
-    """All records below a folder, in order."""
+    """All records below a folder, sorted by recipe and base."""
     found = [Record(**json.loads(path.read_text("utf-8"))) for path in sorted(folder.rglob("*.json"))]
     return sorted(found, key=lambda record: (record.recipe, record.base))
 
 
 def builder(*arguments: str, root: Path | None = None, quiet: bool = False) -> str:
-    """What a command of `builder` prints. root: a checkout to run, code and all; default: this one, in this folder.
+    """The standard output of a command of `builder`. Raises Failed.
 
-    Raises Failed.
+    root: the checkout whose code and recipes to use; default: this checkout, in the current folder.
     """
     code = root if root is not None and (root / "builder").is_dir() else REPOSITORY
     environment = os.environ | {"PYTHONPATH": str(code)}
@@ -69,18 +69,18 @@ def builder(*arguments: str, root: Path | None = None, quiet: bool = False) -> s
 
 
 def canonical_hash(value: Any) -> str:
-    """The hash of canonical JSON; of a plan, its key."""
+    """The hash of a value as canonical JSON; for a plan, this is its key."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def on(base: str | None) -> tuple[str, ...]:
-    """The option that names a base."""
+    """The command-line option that names a base."""
     return ("--base", base) if base else ()
 
 
 def set_outputs(**values: object) -> None:
-    """Outputs of the workflow's step, when there is one."""
+    """Set outputs of the workflow step; outside of a workflow, do nothing."""
     if path := os.environ.get("GITHUB_OUTPUT"):
         with Path(path).open("a", encoding="utf-8") as file:
             for name, value in values.items():
@@ -90,7 +90,7 @@ def set_outputs(**values: object) -> None:
 
 
 def summarize(text: str) -> None:
-    """A paragraph of the workflow's summary, else of standard error."""
+    """Write a paragraph to the workflow's summary; outside of a workflow, to standard error."""
     if path := os.environ.get("GITHUB_STEP_SUMMARY"):
         with Path(path).open("a", encoding="utf-8") as file:
             file.write(f"{text}\n\n")

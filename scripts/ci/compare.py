@@ -1,7 +1,7 @@
-"""Compares images that several machines built from one commit, by the records they left below a folder.
+"""Compares the images that several machines built from one commit, using the records below a folder.
 
-A recipe on a base must have one plan and one digest everywhere, also in the registry when it was published. Exit code
-8 when not.
+A recipe on a base must have the same plan and digest on every machine, and in the registry if it was published there.
+If not, the exit code is 8.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="compare", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument(
-        "--published", default="", metavar="REGISTRY/REPOSITORY", help="also compare with what is there"
+        "--published", default="", metavar="REGISTRY/REPOSITORY", help="also compare with the published images"
     )
     arguments = parser.parse_args()
     found = records(arguments.folder)
@@ -63,7 +63,7 @@ def compare(found: list[Record], repository: str) -> int:
 
 
 def published(repository: str, record: Record) -> str | None:
-    """The digest that the registry has for a plan; None when it has none. Raises NetworkError when it does not say."""
+    """The digest that the registry has for a plan, or None. Raises NetworkError when the registry does not answer."""
     try:
         return Registry().manifest(target(repository, record.recipe, plan_tag(record.plan))).digest
     except PinError:

@@ -1,4 +1,4 @@
-"""Builds one image, tests it, perhaps pushes it by digest with its results, and writes down what it is.
+"""Builds one image, tests it, optionally pushes it by digest with its results, and writes a record of it.
 
 Exit codes are those of `builder`: 7 when a check fails, 8 when the digest is not the expected one.
 """
@@ -19,9 +19,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="image", description=__doc__)
     parser.add_argument("--recipe", required=True)
     parser.add_argument("--base", default="", help="default: the recipe's own")
-    parser.add_argument("--tiers", default="static", help="of the tests, separated by spaces; may be empty")
+    parser.add_argument("--tiers", default="static", help="smoke check tiers, separated by spaces; may be empty")
     parser.add_argument("--require", action="store_true", help="a check that cannot run here is an error")
-    parser.add_argument("--serve", choices=("small", "recipe"), help="what the gpu tier serves")
+    parser.add_argument("--serve", choices=("small", "recipe"), help="the model that the gpu tier serves")
     parser.add_argument("--peer", metavar="ADDRESS", help="a second Spark for the gpu tier")
     parser.add_argument("--nccl-tests", metavar="PROGRAM", help="all_reduce_perf for the gpu tier")
     parser.add_argument("--expect", default="", metavar="DIGEST")
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def test(image: tuple[str, ...], recipe: str, tiers: list[str], arguments: argparse.Namespace) -> None:
-    """Run the tiers; their table goes to the summary, the JUnit file to the results."""
+    """Run the tiers. Their table goes to the summary, the JUnit and HTML files to the results folder."""
     arguments.results.mkdir(parents=True, exist_ok=True)
     options = [word for tier in tiers for word in ("--tier", tier)]
     if arguments.require:

@@ -1,7 +1,7 @@
-"""Prints the images to build as a matrix: all recipes, named ones, or those that differ from another revision.
+"""Prints the images to build as a matrix: all recipes, named recipes, or those that differ from another revision.
 
-An image differs when its plan does (layer keys, configuration, base) or when its checks do. A recipe that has a
-hermetic base is built on it, any other on its own; one whose own base is not pinned cannot be built and is left out.
+An image differs when its plan (layer keys, configuration, base) or its checks differ. A recipe with a hermetic base is
+built on that base, any other recipe on its own base. A recipe whose own base is not pinned is left out.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def targets(root: Path) -> dict[str, str]:
-    """Recipes that can be built, and on which base."""
+    """The recipes that can be built, each with the base to build it on."""
     families = {base["name"]: base["family"] for base in json.loads(builder("list", "bases", "--json", root=root))}
     found = {}
     for recipe in json.loads(builder("list", "--json", root=root)):
@@ -62,7 +62,7 @@ def targets(root: Path) -> dict[str, str]:
 
 
 def affected(root: Path, found: dict[str, str], revision: str, canary: str) -> dict[str, str]:
-    """The targets whose image or checks differ from the revision's."""
+    """The targets whose image or checks differ from those of the revision."""
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as workers:
         before = Path(folder)
         archive = subprocess.Popen(["git", "-C", str(root), "archive", revision], stdout=subprocess.PIPE)
@@ -80,7 +80,7 @@ def affected(root: Path, found: dict[str, str], revision: str, canary: str) -> d
 
 
 def signatures(root: Path, found: dict[str, str], workers: ThreadPoolExecutor) -> dict[str, Any]:
-    """By recipe, all that decides what an image is and what it is tested for. Recipes without a plan are left out."""
+    """For each recipe, the values that determine its image and its checks. Recipes without a plan are left out."""
 
     def plan(item: tuple[str, str]) -> Any:
         try:

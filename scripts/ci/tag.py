@@ -45,7 +45,7 @@ def run(found: list[Record]) -> int:
 
 
 def plan_tag(plan: str) -> str:
-    """The tag by which the image of a plan is found again."""
+    """The tag under which the image of a plan is found again."""
     return f"plan-{plan[:16]}"
 
 

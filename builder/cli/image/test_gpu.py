@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from builder.cli.options import say
-from builder.errors import UsageError
+from builder.errors import EngineError, UsageError
 from builder.model.check import Check
 from builder.model.reference import Reference
 from builder.model.variant import with_profile
@@ -14,6 +14,7 @@ from builder.plan.bases import select_base
 from builder.produce.image import Built
 from builder.project import Project
 from builder.registry.push import base_blobs
+from builder.smoke.gpu.docker import Docker
 from builder.smoke.gpu.machine import GpuImage, Options
 from builder.smoke.report import Report
 from builder.store.store import Store
@@ -33,11 +34,9 @@ def pulled_image(reference: Reference, digest: str, config: str) -> GpuImage:
     name = f"{reference.registry}/{reference.repository}@{digest}"
 
     def pull() -> None:
-        # Imported here: the docker SDK takes 0.3 s.
-        from builder.engine.daemon import Daemon
-
-        with Daemon() as daemon:
-            daemon.pull(name)
+        done = Docker()("pull", "--quiet", name, timeout=7200)
+        if done.code != 0:
+            raise EngineError(f"docker does not pull {name}", cause=done.said.strip()[-300:] or "it said nothing")
 
     return GpuImage(name, frozenset({digest, config}), pull)
 
