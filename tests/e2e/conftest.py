@@ -1,6 +1,7 @@
-"""One real image, built twice in different ways, that all tests here look at.
+"""One real image, built by two engines on two different machines; all tests here use it.
 
-Inputs (4 GB) are kept below ~/.cache/builder-tests between runs; everything else is made anew.
+NCCL is compiled twice per run, once by each engine. Inputs (4 GB) stay in the cache of the tests between runs;
+everything else is made in each run. With BUILDER_NIGHTLY set, tests cover more, see `nightly`.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.machines import Machine, without_emulation
+from tests.support.cache import INPUTS, TESTS_CACHE
 
+nightly = pytest.mark.skipif("BUILDER_NIGHTLY" not in os.environ, reason="takes long: in the nightly job")
 BUILDER = [sys.executable, "-m", "builder"]
 # Few of NCCL's functions: compiling all of them takes a quarter of an hour.
 WHAT = ["--recipe", "nemotron-omni", "--base", "hermetic", "--set", "nccl.functions=AllReduce Sum f32 RING LL"]
@@ -50,12 +54,11 @@ def _needs() -> None:
 @pytest.fixture(scope="session")
 def folder() -> Iterator[Path]:
     """A large folder on the file system of the cache, so that inputs can be hard-linked."""
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "builder-tests"
-    for old in root.glob("run-*"):
+    for old in TESTS_CACHE.glob("run-*"):
         # What a run left that was killed: tens of gigabytes.
         if not Path("/proc", old.name.removeprefix("run-")).exists():
             shutil.rmtree(old, ignore_errors=True)
-    work = root / f"run-{os.getpid()}"
+    work = TESTS_CACHE / f"run-{os.getpid()}"
     work.mkdir(parents=True)
     work.chmod(0o755)
     yield work
@@ -63,9 +66,9 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def inputs(folder: Path) -> Path:
+def inputs() -> Path:
     """A store that keeps the inputs from one run to the next."""
-    return folder.parent / "inputs"
+    return INPUTS
 
 
 @pytest.fixture(scope="session")
@@ -87,25 +90,18 @@ def fresh_store(inputs: Path, target: Path) -> Path:
 
 
 def build_on(machine: Machine, store: Path, engine: str) -> Build:
-    """Build the image there, offline, with no way to run arm64 code."""
+    """Build the image there, offline."""
     measured = ["/usr/bin/time", "-f", "peak %M kB", *BUILDER] if Path("/usr/bin/time").exists() else BUILDER
-    with without_emulation():
-        done = machine.run([*measured, "build", *WHAT, "--engine", engine, "--offline"], store)
+    done = machine.run([*measured, "build", *WHAT, "--engine", engine, "--offline"], store)
     assert done.returncode == 0, done.stderr[-4000:]
     return Build(done.stdout.strip(), store, done.stderr, machine)
 
 
 @pytest.fixture(scope="session")
-def first(context: Path, inputs: Path, folder: Path) -> Build:
-    """Built by buildah, on a machine called spark-alpha."""
-    machine = Machine("spark-alpha", "192.0.2.53", folder / "alpha", env={"TZ": "Pacific/Auckland", "LC_ALL": "C"})
-    return build_on(machine, fresh_store(inputs, folder / "alpha" / "store-one"), "buildah")
-
-
-@pytest.fixture(scope="session")
-def second(first: Build, inputs: Path, folder: Path) -> Build:
-    """Built by docker for another user, from another folder, with another umask, locale, time zone and date."""
-    machine = Machine(
+def both(context: Path, inputs: Path, folder: Path) -> tuple[Build, Build]:
+    """Two builds at the same time, with no way to run arm64 code: the phases of one core overlap with compilers."""
+    alpha = Machine("spark-alpha", "192.0.2.53", folder / "alpha", env={"TZ": "Pacific/Auckland", "LC_ALL": "C"})
+    beta = Machine(
         "spark-beta",
         "198.51.100.77",
         folder / "beta" / "deep" / "er",
@@ -114,4 +110,20 @@ def second(first: Build, inputs: Path, folder: Path) -> Build:
         date="2031-05-06 07:08:09",
         user=23456,
     )
-    return build_on(machine, fresh_store(inputs, folder / "beta" / "store-two"), "docker")
+    stores = [fresh_store(inputs, folder / name) for name in ("alpha/store-one", "beta/store-two")]
+    with without_emulation(), ThreadPoolExecutor(2) as pool:
+        first = pool.submit(build_on, alpha, stores[0], "buildah")
+        second = pool.submit(build_on, beta, stores[1], "docker")
+        return first.result(), second.result()
+
+
+@pytest.fixture(scope="session")
+def first(both: tuple[Build, Build]) -> Build:
+    """Built by buildah, on a machine called spark-alpha."""
+    return both[0]
+
+
+@pytest.fixture(scope="session")
+def second(both: tuple[Build, Build]) -> Build:
+    """Built by docker for another user, from another folder, with another umask, locale, time zone and date."""
+    return both[1]

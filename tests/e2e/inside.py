@@ -51,23 +51,45 @@ if "flashinfer" in sys.argv:
     found["flashinfer"] = [str(library), data[:4] == b"\x7fELF" and b".nv_fatbin" in data]
     found["gencode"] = sorted(set(re.findall(r",code=(\w+)", Path(spec.ninja_path).read_text())))
 
-if "vllm" in sys.argv:
+
+def nccl_version(path: str) -> int:
+    """What a mapped NCCL answers; from 2.9 on major * 10000 + minor * 100 + patch."""
     import ctypes
 
+    version = ctypes.c_int()
+    ctypes.CDLL(path).ncclGetVersion(ctypes.byref(version))
+    return version.value
+
+
+def nccl_in_memory() -> list[str]:
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    return sorted({line.split()[-1] for line in maps if "libnccl" in line})
+
+
+if "nccl" in sys.argv:
+    # The file that torch's DT_RPATH leads to, without the minutes that importing torch takes.
+    import ctypes
+
+    (place,) = [item for item in map(Path, sys.path) if (item / "nvidia/nccl/lib").is_dir()]
+    ctypes.CDLL(str(place / "nvidia/nccl/lib/libnccl.so.2"))
+    found["nccl_of_the_wheel"] = nccl_in_memory()
+    found["nccl_of_the_wheel_version"] = nccl_version(nccl_in_memory()[0])
+
+if "audio" in sys.argv:
     import av
     import scipy
     import soundfile
     import soxr
     import torch
+
+    found["torch"] = torch.__version__
+    found["audio"] = [av.__version__, scipy.__version__, soundfile.__version__, soxr.__version__]
+    found["nccl"] = nccl_in_memory()
+    found["nccl_version"] = nccl_version(nccl_in_memory()[0])
+
+if "vllm" in sys.argv:
     import vllm
 
     found["vllm"] = vllm.__version__
-    found["audio"] = [av.__version__, scipy.__version__, soundfile.__version__, soxr.__version__]
-    maps = Path("/proc/self/maps").read_text().splitlines()
-    found["nccl"] = sorted({line.split()[-1] for line in maps if "libnccl" in line})
-    version = ctypes.c_int()
-    ctypes.CDLL(found["nccl"][0]).ncclGetVersion(ctypes.byref(version))
-    found["nccl_version"] = version.value
-    found["torch"] = torch.__version__
 
 print("RESULT " + json.dumps(found))
