@@ -54,3 +54,10 @@ make_venv() { # FOLDER REQUIREMENTS
     "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r "$requirements"
     printf '%s' "$stamp" >"$folder/.stamp"
 }
+
+# Run Python and the tools of the tests from BUILDER_DEV or a virtual environment made for them, and this checkout's code.
+use_dev() {
+    local dev=${BUILDER_DEV:-$cache/dev}
+    [ -n "${BUILDER_DEV:-}" ] || make_venv "$dev" "$repository/scripts/dev-requirements.txt"
+    export PATH="$dev/bin:$PATH" PYTHONPATH="$repository"
+}

@@ -1,9 +1,10 @@
 from hypothesis import settings
 
 from tests.support.fixtures import cli, engine, make_plan, make_project, mirror, online, small, small_disk, store
+from tests.support.fuzz import times
 
 __all__ = ["cli", "engine", "make_plan", "make_project", "mirror", "online", "small", "small_disk", "store"]
 
 # How long an example takes says nothing about it on a machine that does other work besides.
-settings.register_profile("shared-machine", deadline=None)
+settings.register_profile("shared-machine", deadline=None, max_examples=times(100))
 settings.load_profile("shared-machine")

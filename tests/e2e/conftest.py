@@ -17,8 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from builder.plan.resolve import resolve
+from builder.project import Project
 from tests.e2e.machines import Machine, without_emulation
-from tests.support.cache import INPUTS, TESTS_CACHE
+from tests.support.cache import INPUTS, TESTS_CACHE, seed_inputs
 
 nightly = pytest.mark.skipif("BUILDER_NIGHTLY" not in os.environ, reason="takes long: in the nightly job")
 BUILDER = [sys.executable, "-m", "builder"]
@@ -75,6 +77,9 @@ def inputs() -> Path:
 def context(folder: Path, inputs: Path) -> Path:
     """What `render --context` writes: it fetches every input and unpacks the toolchains."""
     target = folder / "context"
+    project = Project()
+    plan = resolve(project, project.recipe("nemotron-omni"), base="hermetic")
+    seed_inputs(item.digest for layer in (*plan.layers, *plan.toolchains) for item in layer.inputs)
     done = builder("render", *WHAT, "--context", str(target), store=inputs)
     assert done.returncode == 0, done.stderr
     return target

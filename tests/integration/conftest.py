@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,3 +13,15 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """HOST:PORT of an empty registry."""
     with running(tmp_path_factory.mktemp("registry")) as started:
         yield started
+
+
+MACHINE = {"test_mirror", "test_smoke_chroot", "test_smoke_docker", "test_smoke_running"}
+"""Modules that need the container engines, loop over namespaces or register qemu: one after the other."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With pytest-xdist, a module's tests stay in one process: their registries and images are made once."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            name = item.path.stem
+            item.add_marker(pytest.mark.xdist_group("machine" if name in MACHINE else name))

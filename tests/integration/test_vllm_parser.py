@@ -27,11 +27,11 @@ from builder.plan.resolve import resolve
 from builder.project import Project
 from builder.smoke.cpu.serving import PROGRAM
 from builder.smoke.plan_checks import checks_of
+from tests.support.cache import TESTS_CACHE
 
 pytestmark = [pytest.mark.slow]
 
 PROJECT = Project()
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "builder-tests"
 BASES = {"hermetic-0.20": "0.20.0", "hermetic-0.23": "0.23.0"}
 # What only a GPU needs, and what is as large as all the rest.
 LEFT_OUT = ("nvidia-", "torch", "triton", "flashinfer-cubin", "z3-solver", "cupy-")
@@ -49,7 +49,7 @@ def locked(version: str) -> list[str]:
 @cache
 def cpu_torch() -> str | None:
     """The path of a CPU build of torch, from the folders that this machine's pip looks at; None where there is none."""
-    folder = CACHE / "torch-cpu"
+    folder = TESTS_CACHE / "torch-cpu"
     if not list(folder.glob("*.whl")):
         # The public index has builds for CUDA only.
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-index"]
@@ -65,9 +65,9 @@ def interpreter(version: str) -> Path:
         pytest.skip("this machine's pip finds no CPU build of torch")
     wanted = locked(version)
     state = hashlib.sha256(json.dumps([torch, wanted, sys.version]).encode()).hexdigest()[:16]
-    folder = CACHE / f"vllm-{version}-{state}"
+    folder = TESTS_CACHE / f"vllm-{version}-{state}"
     if not (folder / "done").is_file():
-        for old in CACHE.glob(f"vllm-{version}-*"):
+        for old in TESTS_CACHE.glob(f"vllm-{version}-*"):
             shutil.rmtree(old)
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
         install = [uv_program(), "pip", "install", "--quiet", "--python", str(folder / "bin/python"), "--no-deps"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -13,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from builder.__main__ import main
+from tests.support.fuzz import SEED, times
 from tests.support.mutate import Mutator
 from tests.support.project import ask_locks, sample, vendor_base, write_files
 
-TIMES = float(os.environ.get("BUILDER_FUZZ", "1"))
-SEED = os.environ.get("BUILDER_FUZZ_SEED", "1")
 DIGEST = "sha256:" + "a" * 64
 Command = tuple[str, ...]
 PLAN: Command = ("plan", "--recipe", "tiny", "--json")
@@ -87,7 +85,7 @@ def test_damaged_files(name: str, folder: Path, run: Callable[[Command], Said]) 
     path = folder / name
     kind = "json" if path.suffix == ".json" else "yaml"
     codes: dict[int, int] = {}
-    for data in Mutator(path.read_text("utf-8"), kind, f"{SEED} {name}").some(round(count * TIMES)):
+    for data in Mutator(path.read_text("utf-8"), kind, f"{SEED} {name}").some(times(count)):
         path.write_bytes(data)
         for words in commands:
             if words[-1] == "vendor" and reads(path):

@@ -6,7 +6,6 @@ digest, size or platform that is none. BUILDER_FUZZ multiplies the number of inp
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -23,12 +22,11 @@ from builder.model.lockfile import load_requests, load_section
 from builder.model.recipe import Profile, Recipe
 from builder.model.yamlfile import load
 from builder.registry.config import RegistriesConfig
+from tests.support.fuzz import SEED, TIMES, times
 from tests.support.mutate import Mutator
 from tests.support.oracle import NothingSaidError, differs, said
 from tests.support.project import ROOT
 
-TIMES = float(os.environ.get("BUILDER_FUZZ", "1"))
-SEED = os.environ.get("BUILDER_FUZZ_SEED", "1")
 SECONDS = 10.0
 """No single file may take longer to be refused, on a busy machine."""
 
@@ -138,7 +136,7 @@ def scalars(value: Any, field: str = "") -> Iterator[tuple[str, Any]]:
 def test_damaged_registries(tmp_path: Path) -> None:
     path = tmp_path / "registries.yaml"
     refused = accepted = 0
-    for data in Mutator(REGISTRIES, "yaml", SEED).some(round(700 * TIMES)):
+    for data in Mutator(REGISTRIES, "yaml", SEED).some(times(700)):
         path.write_bytes(data)
         begin = time.monotonic()
         try:

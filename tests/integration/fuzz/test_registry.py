@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -30,13 +29,12 @@ from builder.oci.manifest import (
 )
 from builder.registry.client import Registry
 from tests.support.fixtures import MakePlan
+from tests.support.fuzz import SEED, TIMES, times
 from tests.support.http_registry import Answer, client, digest_of, entry, image_manifest, index, serving
 from tests.support.mutate import Mutator
 from tests.support.oracle import said
 from tests.support.project import vendor_base
 
-TIMES = float(os.environ.get("BUILDER_FUZZ", "1"))
-SEED = os.environ.get("BUILDER_FUZZ_SEED", "1")
 A, B, C = (f"sha256:{letter * 64}" for letter in "abc")
 CONFIG = {
     "architecture": "arm64",
@@ -57,7 +55,7 @@ TEXTS = {"manifest": MANIFEST, "index": INDEX, "config": CONFIG_TEXT}
 @pytest.mark.parametrize("kind", TEXTS)
 def test_damaged_bytes_never_pass_for_the_pinned_ones(kind: str) -> None:
     pinned = digest_of(TEXTS[kind].encode())
-    for data in Mutator(TEXTS[kind], "json", SEED).some(round(1000 * TIMES)):
+    for data in Mutator(TEXTS[kind], "json", SEED).some(times(1000)):
         if digest_of(data) == pinned:
             continue
         given = b""
@@ -71,7 +69,7 @@ def test_a_registry_that_serves_damaged_manifests() -> None:
     pinned = digest_of(MANIFEST.encode())
     registry = client()
     with serving() as server:
-        for data in Mutator(MANIFEST, "json", SEED).some(round(300 * TIMES)):
+        for data in Mutator(MANIFEST, "json", SEED).some(times(300)):
             server.on("GET", f"/v2/team/app/manifests/{pinned}", Answer(200, data))
             server.requests.clear()
             if data == MANIFEST.encode():
@@ -83,7 +81,7 @@ def test_a_registry_that_serves_damaged_manifests() -> None:
 @pytest.mark.parametrize("kind", ["manifest", "index"])
 def test_hostile_manifests(kind: str) -> None:
     refused = accepted = 0
-    for data in Mutator(TEXTS[kind], "json", SEED).some(round(1500 * TIMES)):
+    for data in Mutator(TEXTS[kind], "json", SEED).some(times(1500)):
         try:
             found = parse_manifest(data)
         except NetworkError:
@@ -116,7 +114,7 @@ def test_a_hostile_registry_is_asked_what_a_base_is(tmp_path: Path) -> None:
         file = tmp_path / "vendor.yaml"
         file.write_text(yaml.safe_dump(base.model_dump(mode="json", exclude_defaults=True)))
         registry = client()
-        for _ in range(round(300 * TIMES)):
+        for _ in range(times(300)):
             damaged = pick.choice([*TEXTS])
             config = next(made["config"]) if damaged == "config" else CONFIG_TEXT.encode()
             manifest = next(made["manifest"]) if damaged == "manifest" else image_manifest(config)
@@ -167,7 +165,7 @@ def test_hostile_configs_under_their_own_digest(make_plan: MakePlan) -> None:
     plan = make_plan()
     records = {layer.id: record() for layer in plan.layers if layer.producer != "config"}
     refused = accepted = 0
-    for data in Mutator(CONFIG_TEXT, "json", SEED).some(round(1500 * TIMES)):
+    for data in Mutator(CONFIG_TEXT, "json", SEED).some(times(1500)):
         try:
             check_platform(data, "linux/arm64")
             base = parse_base("registry/x", image_manifest(data, b"one", b"two"), data)
@@ -189,7 +187,7 @@ def test_hostile_configs_under_their_own_digest(make_plan: MakePlan) -> None:
 
 
 def test_references_of_any_text_are_refused_or_come_back_the_same() -> None:
-    for data in Mutator(json.dumps(f"nvcr.io/nvidia/vllm:26.05-py3@{A}"), "json", SEED).some(round(500 * TIMES)):
+    for data in Mutator(json.dumps(f"nvcr.io/nvidia/vllm:26.05-py3@{A}"), "json", SEED).some(times(500)):
         try:
             text = json.loads(data)
         except ValueError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,12 +16,11 @@ from builder.model.plan import Plan
 from builder.store.gc import Rules, collect
 from builder.store.store import Store
 from tests.support.engine import FakeEngine
+from tests.support.fuzz import SEED, times
 from tests.support.mirror import Mirror
 from tests.support.mirror_bench import Bench
 from tests.support.mutate import Mutator
 
-TIMES = float(os.environ.get("BUILDER_FUZZ", "1"))
-SEED = os.environ.get("BUILDER_FUZZ_SEED", "1")
 Result = str | None
 
 
@@ -62,7 +60,7 @@ def test_records_of_a_store(kind: str, bench: Bench, plan: Plan, built: tuple[St
     results: set[Result] = set()
     for path in sorted((store.root / kind).iterdir()):
         text = path.read_text("utf-8")
-        for data in Mutator(text, "json", f"{SEED} {kind}").some(round((200 if kind == "images" else 30) * TIMES)):
+        for data in Mutator(text, "json", f"{SEED} {kind}").some(times(200 if kind == "images" else 30)):
             path.write_bytes(data)
             results.add(outcome(lambda: bench.build(plan, bench.site(), store).image.digest))
             path.write_bytes(data)
@@ -80,7 +78,7 @@ def test_receipts(bench: Bench, plan: Plan, built: tuple[Store, str]) -> None:
     receipt = store.read(record.receipt).decode()
     inputs = {(item["name"], item["digest"]) for item in json.loads(receipt)["used"]}
     results: set[Result] = set()
-    for data in Mutator(receipt, "json", SEED).some(round(300 * TIMES)):
+    for data in Mutator(receipt, "json", SEED).some(times(300)):
         store.record_layer(layer.key, replace(record, receipt=store.put(data)))
         (store.root / "images" / f"{plan.key}.json").unlink(missing_ok=True)
         results.add(got := outcome(lambda: bench.build(plan, bench.site(), store).image.digest))
@@ -96,7 +94,7 @@ def test_the_files_of_a_mirror(name: str, bench: Bench, plan: Plan, built: tuple
     _, digest = built
     path = bench.folder / "mirror" / name
     results: set[Result] = set()
-    for data in Mutator(path.read_text("utf-8"), "json", f"{SEED} {name}").some(round(60 * TIMES)):
+    for data in Mutator(path.read_text("utf-8"), "json", f"{SEED} {name}").some(times(60)):
         path.write_bytes(data)
         store = bench.store()
         results.add(outcome(lambda store=store: bench.build(plan, mirror_source(str(path.parent)), store).image.digest))  # type: ignore[misc]

@@ -16,8 +16,7 @@ from builder.knowledge.extract import dump, extract
 from builder.knowledge.pysource import Sources
 from builder.knowledge.table import FOLDER, load_table, versions
 from builder.lock.tables import fetch_sdist
-
-CACHE = Path("~/.cache/builder-tests/sdists").expanduser()
+from tests.support.cache import SDISTS
 
 _OTHERS = {"0.20.1", "0.22.0", "0.25.0", "0.25.1", "0.26.0", "0.27.0", "0.28.0", "0.29.0", "0.30.0", "0.32.0"}
 FACTS = tuple(version for version in versions() if version not in _OTHERS)
@@ -165,13 +164,13 @@ def test_only_what_is_looked_at_is_read_and_within_bounds(tmp_path: Path) -> Non
         Sources.from_sdist(tmp_path / "x.tar.gz")
 
 
-@pytest.mark.slow
+@pytest.mark.network
 def test_nothing_of_a_source_distribution_is_run(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     version = "0.20.0"
     committed = load_table(version)
     assert committed is not None
-    files = Sources.from_sdist(fetch_sdist(version, CACHE, committed.sdist)).files
+    files = Sources.from_sdist(fetch_sdist(version, SDISTS, committed.sdist)).files
     evil = f"\nopen({str(ran)!r}, 'w').close()\n".encode()
     code = {f"v/{name}": data + evil if name.endswith(".py") else data for name, data in files.items()}
     exec(evil)
@@ -181,7 +180,7 @@ def test_nothing_of_a_source_distribution_is_run(tmp_path: Path) -> None:
     assert not ran.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.network
 def test_a_damaged_download_is_fetched_again(tmp_path: Path) -> None:
     committed = load_table("0.18.1")
     assert committed is not None
@@ -191,10 +190,10 @@ def test_a_damaged_download_is_fetched_again(tmp_path: Path) -> None:
     assert [item.name for item in tmp_path.iterdir()] == [path.name]
 
 
-@pytest.mark.slow
+@pytest.mark.network
 @pytest.mark.parametrize("version", ["0.18.1", "0.20.0", "0.31.0", "0.33.0"])
 def test_extracting_again_gives_the_committed_table(version: str) -> None:
     committed = load_table(version)
     assert committed is not None
-    sdist = fetch_sdist(version, CACHE, committed.sdist)
+    sdist = fetch_sdist(version, SDISTS, committed.sdist)
     assert extract(version, sdist) == committed

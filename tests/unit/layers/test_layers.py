@@ -21,9 +21,9 @@ from builder.project import Project
 from builder.smoke.check import bind_check, find_kind
 from builder.smoke.cpu.run import execution_of
 from builder.smoke.logscan import DECLARES, JUDGES, declarations
+from tests.support.cache import SDISTS
 
 PROJECT = Project()
-CACHE = Path("~/.cache/builder-tests/sdists").expanduser()
 LAYERS = Path(__file__).resolve().parents[3] / "dockerfiles/layers"
 W8A8 = "vllm/model_executor/layers/quantization/utils/w8a8_utils.py"
 
@@ -202,13 +202,13 @@ def test_the_fp8_patch_fails_where_it_does_not_fit(old: str, new: str) -> None:
 
 def member(version: str, path: str) -> str:
     table = load_table(version)
-    with tarfile.open(fetch_sdist(version, CACHE, table.sdist if table else None)) as archive:
+    with tarfile.open(fetch_sdist(version, SDISTS, table.sdist if table else None)) as archive:
         stream = archive.extractfile(f"vllm-{version}/{path}")
         assert stream is not None
         return stream.read().decode()
 
 
-@pytest.mark.slow
+@pytest.mark.network
 @pytest.mark.parametrize("version", ["0.18.1", "0.19.0", "0.20.0", "0.23.0", "0.27.1", "0.31.0", "0.33.0"])
 def test_the_fp8_patch_fits_the_real_file(version: str) -> None:
     text = load("cutlass-fp8").patched(member(version, W8A8))
@@ -219,7 +219,7 @@ def test_the_fp8_patch_fits_the_real_file(version: str) -> None:
         assert f"\n{name} = False\n" in text
 
 
-@pytest.mark.slow
+@pytest.mark.network
 def test_the_loader_patch_fits_the_real_file_of_0_19_0_only() -> None:
     path = "vllm/model_executor/models/gemma4.py"
     assert '"experts.w13_"' in load("gemma4-loader").patched(member("0.19.0", path))

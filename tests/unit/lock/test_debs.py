@@ -155,7 +155,7 @@ def test_an_archive_signed_by_someone_else_is_refused(archive: Archive, tmp_path
         resolve_debs(request("lib"), (archive.root,), keyring=empty)
 
 
-@pytest.mark.slow
+@pytest.mark.network
 def test_the_real_archive_resolves() -> None:
     if not hosts.deb_roots():
         pytest.skip("this machine knows no mirror")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from builder.errors import UsageError
 from builder.model.reference import Reference
 from tests.support.errors import fails
+from tests.support.fuzz import times
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
@@ -91,7 +92,7 @@ def test_selects_by_digest_then_tag_then_latest() -> None:
 
 
 @given(st.text(max_size=60) | st.text("abc/:.@-_09[]A \n", max_size=40) | st.from_regex(r"[a-z.]+(:\d+)?/[a-z]+:\w+"))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=times(400))
 def test_any_text_is_a_reference_or_a_usage_error(text: str) -> None:
     try:
         ref = Reference.parse(text)

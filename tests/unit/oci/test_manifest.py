@@ -19,6 +19,7 @@ from builder.oci.manifest import (
     parse_manifest,
     verified,
 )
+from tests.support.fuzz import times
 from tests.support.http_registry import digest_of, entry, image_manifest, index
 
 A, B, C = (f"sha256:{letter * 64}" for letter in "abc")
@@ -183,7 +184,7 @@ def spoiled(draw: st.DrawFn) -> bytes:
 
 
 @given(spoiled() | st.binary(max_size=40) | JSON.map(lambda value: json.dumps(value).encode()), st.text(max_size=8))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=times(500))
 def test_any_bytes_are_a_manifest_or_a_builder_error(data: bytes, kind: str) -> None:
     with contextlib.suppress(BuilderError):
         found = parse_manifest(data, kind)

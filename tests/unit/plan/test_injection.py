@@ -28,6 +28,7 @@ from builder.plan.template import render_dockerfile, sh
 from builder.project import Project
 from tests.support.dockerfile import Instruction, parse, stages
 from tests.support.errors import fails
+from tests.support.fuzz import times
 from tests.support.project import sample
 
 NASTY = st.text("ab \"'`$\\(){}[]<>|&;#=:,*?!~\u00a0\u2028\u2029\ufeffä%-" + "\U0001f600", max_size=30)
@@ -109,7 +110,7 @@ def test_the_benign_plan_has_all_places() -> None:
 
 
 @given(NASTY, NASTY, NASTY, NASTY)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(60))
 def test_values_come_out_as_they_went_in(env: str, label: str, flag: str, model: str) -> None:
     check(plan(env, label, flag, model))
 
@@ -148,7 +149,7 @@ def test_names_are_refused_before_they_reach_a_template(other: dict[str, Any]) -
 
 
 @given(st.text(max_size=20) | NASTY)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(60))
 @example("all\nRUN evil")
 @example("all; evil")
 @example("$(evil)")
@@ -169,7 +170,7 @@ def test_a_parameter_is_one_word_of_one_command_or_refused(text: str) -> None:
 
 
 @given(st.lists(NASTY, min_size=1, max_size=8))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=times(40))
 def test_sh_makes_one_word_of_any_line(texts: list[str]) -> None:
     words = " ".join(sh(text) for text in texts)
     shown = subprocess.run(["sh", "-c", f"printf '%s\\n' {words}"], capture_output=True, check=True).stdout.decode()

@@ -37,7 +37,8 @@ class Checkout:
         self.log = folder / "log"
         self.output = folder / "output"
         shutil.copytree(ROOT / "scripts/ci", folder / "scripts/ci", ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(ROOT / "scripts/lib.sh", folder / "scripts/lib.sh")
+        for name in ("lib.sh", "test"):
+            shutil.copy(ROOT / "scripts" / name, folder / "scripts" / name)
         write_files(folder, {"builder/__init__.py": "", "builder/__main__.py": FAKE})
 
     def run(

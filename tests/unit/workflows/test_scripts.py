@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.unit.workflows.checkout import Checkout
 
 
@@ -9,16 +11,28 @@ class TestTools:
     """What the scripts run, with tools that only say that they were called."""
 
     def test_lint(self, checkout: Checkout) -> None:
-        for name in ("ruff", "mypy", "zizmor", "actionlint"):
+        for name in ("ruff", "mypy", "lint-imports", "zizmor", "actionlint"):
             checkout.program(name)
         done = checkout.run("scripts/ci/lint", BUILDER_DEV=str(checkout.folder))
         assert done.returncode == 0, done.stderr
-        assert [line.split()[0] for line in checkout.logged()] == ["ruff", "mypy", "actionlint", "zizmor"]
+        ran = [line.split()[0] for line in checkout.logged()]
+        assert ran == ["ruff", "ruff", "mypy", "lint-imports", "actionlint", "zizmor"]
+        assert checkout.logged()[1] == "ruff format --check ."
 
     def test_unit(self, checkout: Checkout) -> None:
         checkout.program("python")
         assert checkout.run("scripts/ci/unit", "-x", BUILDER_DEV=str(checkout.folder)).returncode == 0
-        assert checkout.logged() == ["python -m pytest tests/unit -x"]
+        (line,) = checkout.logged()
+        assert re.fullmatch(r"python -m pytest --numprocesses=\d+ --dist=loadgroup tests/unit -x", line)
+
+    def test_fast_needs_neither_root_nor_packages_nor_an_engine(self, checkout: Checkout) -> None:
+        for name in ("ruff", "mypy", "lint-imports", "zizmor", "actionlint", "python", "sudo", "apt-get", "docker"):
+            checkout.program(name)
+        done = checkout.run("scripts/test", "--fast", "-x", BUILDER_DEV=str(checkout.folder))
+        assert done.returncode == 0, done.stderr
+        ran = [line.split()[0] for line in checkout.logged()]
+        assert ran == ["ruff", "ruff", "mypy", "lint-imports", "actionlint", "zizmor", "python"]
+        assert checkout.logged()[-1].endswith("tests/unit -m not network -x")
 
     def test_a_program_that_does_not_exist(self, checkout: Checkout) -> None:
         done = checkout.run("scripts/ci/run", "nothing")
