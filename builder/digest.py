@@ -44,6 +44,16 @@ class Digest(str):
         return self[7:]
 
     @property
+    def path(self) -> str:
+        """`blobs/sha256/HEX`: where an OCI image layout keeps the blob."""
+        return f"blobs/sha256/{self.hex}"
+
+    @property
+    def tag(self) -> str:
+        """`sha256-HEX`: the digest in a tag (the referrers tag schema of the OCI) or a file name."""
+        return f"sha256-{self.hex}"
+
+    @property
     def short(self) -> str:
         """The first 12 hexadecimal digits, for people and tags."""
         return self[7:19]

@@ -32,7 +32,7 @@ class Used:
 
     kind: Kind
     name: str
-    digest: str
+    digest: Digest
 
 
 class Ledger:
@@ -87,7 +87,7 @@ def base_used(plan: Plan) -> Used | None:
     return Used("base", f"{plan.base_image}@{plan.base_manifest}", plan.base_manifest)
 
 
-def receipt(layer: PlannedLayer, digest: str, used: Iterable[Used]) -> bytes:
+def receipt(layer: PlannedLayer, digest: Digest, used: Iterable[Used]) -> bytes:
     """The receipt of a layer as it is kept: canonical JSON."""
     return canonical({"layer": layer.id, "key": layer.key, "digest": digest, "used": [asdict(item) for item in used]})
 
@@ -96,7 +96,7 @@ def used_of(data: bytes) -> tuple[Used, ...]:
     """What a receipt says that its layer was made from. Raises PinError when it makes no sense."""
     try:
         rows: Any = parse_json(data)["used"]
-        used = tuple(Used(row["kind"], row["name"], row["digest"]) for row in rows)
+        used = tuple(Used(row["kind"], row["name"], Digest(row["digest"])) for row in rows)
         if all(isinstance(text, str) for item in used for text in (item.kind, item.name, item.digest)):
             return used
     except (ValueError, KeyError, TypeError):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from builder.cli.options import JsonOption, print_json, say
+from builder.digest import Digest, is_digest
 from builder.errors import UsageError
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ def _short(text: str | None) -> str | None:
     """A digest or commit in a length that people compare; JSON has the whole."""
     if text is None:
         return None
-    digest = text.removeprefix("sha256:")
-    is_hash = len(digest) in (40, 64) and all(letter in "0123456789abcdef" for letter in digest)
-    return text[: len(text) - len(digest) + 16] + "…" if is_hash else text
+    if is_digest(text):
+        return f"sha256:{Digest(text).hex[:16]}…"
+    is_hex = len(text) in (40, 64) and all(letter in "0123456789abcdef" for letter in text)
+    return text[:16] + "…" if is_hex else text

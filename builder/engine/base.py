@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event
 from typing import Protocol
 
+from builder.digest import Digest
 from builder.errors import EngineError
 
 Log = Callable[[str], None]
@@ -24,8 +25,8 @@ class LocalBase:
     """
 
     reference: str
-    digest: str
-    config: str
+    digest: Digest
+    config: Digest
     layout: Path
 
 

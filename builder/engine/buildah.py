@@ -64,7 +64,7 @@ class BuildahEngine:
             name = request.base.reference.partition("@")[0]
             commands += [
                 ([*buildah, "pull", "--quiet", f"dir:{request.base.layout / 'blobs' / 'sha256'}"], offline),
-                ([*buildah, "tag", request.base.config.removeprefix("sha256:"), name], offline),
+                ([*buildah, "tag", request.base.config.hex, name], offline),
             ]
         argv = [*buildah, "build", "--isolation", "chroot", "--layers=false", "--format", "oci"]
         # What the steps would see of this machine's proxies has their passwords.

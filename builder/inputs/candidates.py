@@ -94,7 +94,7 @@ def file_address(session: requests.Session, candidate: Candidate, item: Input) -
         if package.filename == item.file:
             listed = (package.digests or {}).get("sha256", item.sha256)
             if listed != item.sha256:
-                raise TransferError(Reason.WRONG, f"the index lists sha256:{listed}, the lock says {item.digest}")
+                raise TransferError(Reason.WRONG, f"the index lists {listed}, the lock says {item.sha256}")
             return package.url
     raise TransferError(Reason.GONE, f"the index does not list {item.file}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from builder.digest import Digest
 from builder.errors import BuilderError, NetworkError, PinError
 from builder.inputs.candidates import Candidate, Hosts, candidates, file_address, machine_hosts
 from builder.inputs.mirrors import redact
@@ -44,7 +45,7 @@ def check_bases(bases: Sequence[Base], registry: Registry | None = None) -> Look
         if digest is not None
     ]
 
-    def ask(one: tuple[Base, str, str]) -> None:
+    def ask(one: tuple[Base, str, Digest]) -> None:
         base, key, digest = one
         assert base.pin is not None
         reference = Reference.parse(base.pin.image).at(digest)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from builder.atomic import staged
+from builder.digest import Digest
 from builder.errors import BuilderError
 from builder.lock.findings import Change, Kind, Problem, problem, raise_for
 from builder.lock.seal import is_whole
@@ -139,8 +140,8 @@ def _table(version: str, made: Refreshed, keep_going: bool, say: Callable[[str],
         made.failed.append(problem("options", f"vllm=={version}", error))
         return
     if changed is not None:
-        before = f"sha256:{old.sdist}" if old else None
-        made.changes.append(Change("options", f"vllm=={version}", "sdist", before, f"sha256:{changed.sdist}"))
+        before = Digest.from_hex(old.sdist) if old else None
+        made.changes.append(Change("options", f"vllm=={version}", "sdist", before, Digest.from_hex(changed.sdist)))
 
 
 def _tools(lock: Lock, made: Refreshed, update: bool, keep_going: bool, say: Callable[[str], None]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from builder.digest import Digest
 from builder.errors import BuilderError, NetworkError, PinError
 from builder.inputs.candidates import Hosts, candidates, file_address, machine_hosts
 from builder.inputs.mirrors import redact
@@ -65,7 +66,7 @@ def _look_up(wanted: Wanted, request: SourceRequest, before: Source | None, host
         answers = _answers(from_source(draft, "1970-01-01T00:00:00Z"), hosts, path)
         good = [answer for answer in answers if answer.failed is None]
         told = "; ".join(
-            f"{redact(answer.address)}: {answer.failed or f'sha256:{answer.sha256}'}" for answer in answers
+            f"{redact(answer.address)}: {answer.failed or Digest.from_hex(answer.sha256)}" for answer in answers
         )
         if not good:
             gone = all(answer.failed and answer.failed.reason is Reason.GONE for answer in answers)

@@ -53,7 +53,7 @@ def fetch_sdist(version: str, folder: Path, expected: str | None = None) -> Path
 
 
 def _is(path: Path, sha256: str) -> bool:
-    return path.is_file() and hash_of(path) == f"sha256:{sha256}"
+    return path.is_file() and hash_of(path).hex == sha256
 
 
 def update_table(version: str, folder: Path) -> Table | None:

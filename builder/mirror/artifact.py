@@ -6,14 +6,14 @@ not need the artifact: it protects the blobs from garbage collection and describ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from builder.digest import Digest
 from builder.model.canonical import canonical, fingerprint
 from builder.model.inputs import Input
 from builder.model.plan import Plan
-from builder.oci.manifest import OCI_MANIFEST
+from builder.oci.manifest import OCI_MANIFEST, Descriptor
 
 ARTIFACT = "application/vnd.builder.inputs.v1"
 CONTENT = "application/vnd.builder.input.v1"
@@ -34,7 +34,7 @@ class Content:
     kind: str
     name: str
     file: str
-    digest: str
+    digest: Digest
     size: int
     source: Input | None = None
 
@@ -73,14 +73,12 @@ def base_contents(plan: Plan, manifest: bytes, config: bytes) -> list[Content]:
     ]
 
 
-def layer_contents(plan: Plan, layers: Iterable[Mapping[str, object]]) -> list[Content]:
+def layer_contents(plan: Plan, layers: Iterable[Descriptor]) -> list[Content]:
     """The base's layers, from the descriptors in its manifest."""
-    found = []
-    for number, layer in enumerate(layers):
-        digest, size = layer["digest"], layer["size"]
-        assert isinstance(digest, str) and isinstance(size, int)
-        found.append(Content("base-layer", f"{plan.base} {number}", f"{plan.base}.layer-{number}", digest, size))
-    return found
+    return [
+        Content("base-layer", f"{plan.base} {number}", f"{plan.base}.layer-{number}", layer.digest, layer.size)
+        for number, layer in enumerate(layers)
+    ]
 
 
 def make_artifact(plan: Plan, tag: str, contents: Sequence[Content]) -> Artifact:

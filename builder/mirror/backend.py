@@ -20,25 +20,25 @@ class Backend(Protocol):
 
     name: str
 
-    def has(self, digest: str, size: int) -> bool:
+    def has(self, digest: Digest, size: int) -> bool:
         """Whether a blob of this digest and size is there. Its bytes are not read. Raises NetworkError."""
 
-    def read(self, digest: str, size: int | None = None) -> Iterator[bytes]:
+    def read(self, digest: Digest, size: int | None = None) -> Iterator[bytes]:
         """A blob's chunks, which the reader verifies. Raises PinError when it is absent, NetworkError, OSError."""
 
-    def file(self, digest: str) -> Path | None:
+    def file(self, digest: Digest) -> Path | None:
         """The file of a blob; None when the blob is absent or the backend has no files."""
 
-    def put(self, digest: str, size: int, chunks: Callable[[], Iterator[bytes]]) -> None:
+    def put(self, digest: Digest, size: int, chunks: Callable[[], Iterator[bytes]]) -> None:
         """Write a blob. chunks: returns its bytes from the start. Raises PinError, NetworkError, EngineError."""
 
-    def put_file(self, file: Path, digest: str, size: int, watch: Callable[[int], None]) -> None:
+    def put_file(self, file: Path, digest: Digest, size: int, watch: Callable[[int], None]) -> None:
         """Write a blob from a file. watch: receives the number of bytes read; may raise. Raises as `put` does."""
 
-    def is_intact(self, digest: str, size: int) -> bool:
+    def is_intact(self, digest: Digest, size: int) -> bool:
         """Whether the bytes of a blob match its digest; reads all of them. Raises NetworkError."""
 
-    def discard(self, digest: str) -> None:
+    def discard(self, digest: Digest) -> None:
         """Remove a blob with wrong bytes, where that is possible."""
 
     def publish(self, artifact: Artifact) -> bool:
@@ -66,7 +66,7 @@ def parse_backend(text: str) -> Backend:
     return FolderBackend(Path(text))
 
 
-def read_small(backend: Backend, digest: str, limit: int) -> bytes:
+def read_small(backend: Backend, digest: Digest, limit: int) -> bytes:
     """A blob of at most `limit` bytes, verified. Raises PinError, NetworkError or OSError."""
     data = b""
     for chunk in backend.read(digest):

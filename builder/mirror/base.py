@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from builder.attest.receipt import base_used
 from builder.engine.base import LocalBase
@@ -12,7 +11,7 @@ from builder.errors import BuilderError, NetworkError, PinError
 from builder.mirror.source import MirrorSource, mirror_command
 from builder.model.plan import Plan
 from builder.oci.layout import begin, list_entry
-from builder.oci.manifest import parse_manifest
+from builder.oci.manifest import Descriptor, parse_manifest
 from builder.store.blobs import Blobs
 from builder.store.store import Store
 
@@ -37,7 +36,7 @@ def local_base(
     try:
         for made in (blobs.tmp, folder / "blobs" / "sha256"):
             made.mkdir(parents=True)
-        for layer in found.json["layers"]:
+        for layer in found.layers:
             _copy_layer(source, blobs, layer, check)
     except (PinError, NetworkError, OSError) as error:
         if offline:
@@ -45,7 +44,7 @@ def local_base(
         reason = error.what if isinstance(error, BuilderError) else str(error)
         source.report_missing(f"the layers of base {plan.base}", reason)
         return None
-    config = found.json["config"]["digest"]
+    config = found.config.digest
     for data in (manifest, store.read(config)):
         with blobs.writer() as writer:
             writer.write(data)
@@ -58,18 +57,17 @@ def local_base(
     return LocalBase(used.name, used.digest, config, folder)
 
 
-def _copy_layer(source: MirrorSource, blobs: Blobs, layer: dict[str, Any], check: Callable[[], None]) -> None:
-    digest = layer["digest"]
-    if blobs.has(digest):
+def _copy_layer(source: MirrorSource, blobs: Blobs, layer: Descriptor, check: Callable[[], None]) -> None:
+    if blobs.has(layer.digest):
         return
-    if (file := source.backend.file(digest)) is not None:
-        blobs.adopt(file, digest, lambda size: check())
+    if (file := source.backend.file(layer.digest)) is not None:
+        blobs.adopt(file, layer.digest, lambda size: check())
         return
     with blobs.writer() as writer:
-        for chunk in source.backend.read(digest, layer["size"]):
+        for chunk in source.backend.read(layer.digest, layer.size):
             check()
             writer.write(chunk)
-        writer.commit(digest)
+        writer.commit(layer.digest)
 
 
 def _no_mirror(plan: Plan) -> PinError:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
+from builder.digest import Digest
 from builder.errors import BuilderError, NetworkError, PinError
 from builder.mirror.source import MirrorSource, mirror_command
 from builder.model.plan import Plan
 from builder.model.reference import Reference
 from builder.oci.assemble import BaseImage, parse_base
-from builder.oci.manifest import check_platform
+from builder.oci.manifest import check_platform, parse_manifest
 from builder.registry.client import Registry
 from builder.store.store import Store
 
@@ -27,7 +26,7 @@ def base_image(plan: Plan, store: Store, *, offline: bool, source: MirrorSource 
     assert plan.base_manifest is not None
     reference = Reference.parse(f"{plan.base_image}@{plan.base_manifest}")
     manifest = _from_store(store, plan.base_manifest)
-    config = _from_store(store, json.loads(manifest)["config"]["digest"]) if manifest else None
+    config = _from_store(store, parse_manifest(manifest, where=str(reference)).config.digest) if manifest else None
     if manifest is None or config is None:
         found = _from_source(plan, source, offline=offline) if source is not None else None
         if found is None and offline:
@@ -96,5 +95,5 @@ def with_hermetic_hint(error: NetworkError, plan: Plan) -> NetworkError:
     return error.replaced(next=f"{hint}; or {error.next}" if error.next else hint)
 
 
-def _from_store(store: Store, digest: str) -> bytes | None:
+def _from_store(store: Store, digest: Digest) -> bytes | None:
     return store.read(digest) if store.has(digest) else None

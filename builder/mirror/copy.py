@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Event, Lock
 
+from builder.digest import Digest
 from builder.errors import BuilderError, Cancelled, EngineError, NetworkError, PinError
 from builder.events import Event as BuildEvent
 from builder.events import Listener
@@ -114,9 +114,9 @@ class Copier:
         if base is not None:
             assert plan.base_manifest is not None
             manifest = self.store.read(plan.base_manifest)
-            contents += base_contents(plan, manifest, self.store.read(json.loads(manifest)["config"]["digest"]))
+            contents += base_contents(plan, manifest, self.store.read(base.manifest.config.digest))
             if base_layers or any(layer.reads_base for layer in plan.layers):
-                layers = layer_contents(plan, base.manifest["layers"])
+                layers = layer_contents(plan, base.manifest.layers)
                 contents += layers
                 origin = Reference.parse(base.reference)
                 self._origins |= {item.digest: self._origin(origin, item) for item in layers}
@@ -255,7 +255,7 @@ class Copier:
         self.report.sent[item.digest] = item.size
         self._report_progress(item.digest, item.size)
 
-    def _report_progress(self, digest: str, count: int) -> None:
+    def _report_progress(self, digest: Digest, count: int) -> None:
         with self._lock:
             self._received[digest] = count
             done = sum(self._received.values())

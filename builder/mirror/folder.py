@@ -36,12 +36,12 @@ class FolderBackend(Blobs):
             raise disk_error(self._read_only, self.root, self.place) from self._read_only
         return super().writer()
 
-    def has(self, digest: str, size: int | None = None) -> bool:
+    def has(self, digest: Digest, size: int | None = None) -> bool:
         """Whether a blob of this size is there. Its bytes are not read."""
         path = self.file(digest)
         return path is not None and (size is None or path.stat().st_size == size)
 
-    def read(self, digest: str, size: int | None = None) -> Iterator[bytes]:
+    def read(self, digest: Digest, size: int | None = None) -> Iterator[bytes]:
         """A blob's chunks, not verified. Raises PinError when it is absent, OSError."""
         path = self.file(digest)
         if path is None:
@@ -49,30 +49,30 @@ class FolderBackend(Blobs):
         # Opened here and not with the first chunk: the caller handles an OSError of this call.
         return _chunks(path.open("rb", buffering=0))
 
-    def file(self, digest: str) -> Path | None:
+    def file(self, digest: Digest) -> Path | None:
         """The blob's file. What is no regular file counts as absent: opening a pipe would wait for ever."""
         path = self.blob(digest)
         return path if digest not in self._discarded and path.is_file() else None
 
-    def is_intact(self, digest: str, size: int) -> bool:
+    def is_intact(self, digest: Digest, size: int) -> bool:
         """Whether the bytes of a blob match its digest."""
         try:
             return hash_of(self.blob(digest)) == digest
         except OSError:
             return False
 
-    def put(self, digest: str, size: int, chunks: Callable[[], Iterator[bytes]]) -> None:
+    def put(self, digest: Digest, size: int, chunks: Callable[[], Iterator[bytes]]) -> None:
         """Write a blob, whole or not at all."""
         with self.writer() as writer:
             for chunk in chunks():
                 writer.write(chunk)
             writer.commit(digest)
 
-    def put_file(self, file: Path, digest: str, size: int, watch: Callable[[int], None]) -> None:
+    def put_file(self, file: Path, digest: Digest, size: int, watch: Callable[[int], None]) -> None:
         """Link or copy a file after hashing it."""
         self.adopt(file, digest, watch)
 
-    def discard(self, digest: str) -> None:
+    def discard(self, digest: Digest) -> None:
         """Remove a blob; one that cannot be removed counts as absent."""
         try:
             remove(self.blob(digest))

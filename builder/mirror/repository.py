@@ -42,23 +42,23 @@ class RegistryBackend:
             self._client = Registry()
         return self._client
 
-    def has(self, digest: str, size: int) -> bool:
+    def has(self, digest: Digest, size: int) -> bool:
         """Ask the registry."""
         return self.client.has_blob(self._repository, digest)
 
-    def read(self, digest: str, size: int | None = None) -> Iterator[bytes]:
+    def read(self, digest: Digest, size: int | None = None) -> Iterator[bytes]:
         """A blob's chunks from the registry or a mirror of it, verified."""
         return self.client.blob(self._repository, digest, size)
 
-    def file(self, digest: str) -> Path | None:
+    def file(self, digest: Digest) -> Path | None:
         """None: a registry has no files."""
         return None
 
-    def put(self, digest: str, size: int, chunks: Callable[[], Iterator[bytes]]) -> None:
+    def put(self, digest: Digest, size: int, chunks: Callable[[], Iterator[bytes]]) -> None:
         """Upload a blob."""
         self.client.upload(self._repository, digest, size, chunks)
 
-    def put_file(self, file: Path, digest: str, size: int, watch: Callable[[int], None]) -> None:
+    def put_file(self, file: Path, digest: Digest, size: int, watch: Callable[[int], None]) -> None:
         """Upload a file."""
 
         def chunks() -> Iterator[bytes]:
@@ -70,7 +70,7 @@ class RegistryBackend:
 
         self.client.upload(self._repository, digest, size, chunks)
 
-    def is_intact(self, digest: str, size: int) -> bool:
+    def is_intact(self, digest: Digest, size: int) -> bool:
         """Read the blob from the registry; the client verifies it."""
         try:
             for _ in self.client.blob(self._repository, digest, size):
@@ -79,7 +79,7 @@ class RegistryBackend:
             return False
         return True
 
-    def discard(self, digest: str) -> None:
+    def discard(self, digest: Digest) -> None:
         """Do nothing: a registry keeps its blobs; an upload may replace a damaged one."""
 
     def publish(self, artifact: Artifact) -> bool:

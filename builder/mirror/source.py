@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
 
+from builder.digest import Digest
 from builder.errors import NetworkError, PinError, UsageError
 from builder.inputs.transfer import Reason, TransferError
 from builder.mirror.backend import Backend, parse_backend, read_small
@@ -43,7 +44,7 @@ class MirrorSource:
         except OSError as error:
             raise TransferError(Reason.TRANSIENT, f"cannot read: {error.strerror or error}") from None
 
-    def base(self, manifest: str) -> tuple[bytes, bytes]:
+    def base(self, manifest: Digest) -> tuple[bytes, bytes]:
         """A base's manifest and config, by the manifest's digest. Raises PinError, NetworkError or OSError."""
         data = read_small(self.backend, manifest, MANIFEST_LIMIT)
         found = parse_manifest(data, where=self.name)
@@ -51,7 +52,7 @@ class MirrorSource:
             raise PinError(
                 f"{manifest} is an index, not the manifest of one image", id="mirror-base-index", where=self.name
             )
-        return data, read_small(self.backend, found.json["config"]["digest"], MANIFEST_LIMIT)
+        return data, read_small(self.backend, found.config.digest, MANIFEST_LIMIT)
 
     def repair_command(self, *words: str) -> str:
         """The `builder mirror` command that completes this mirror."""

@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from builder.digest import Digest
 from builder.errors import UsageError
 from builder.model.check import Check
-from builder.model.common import Digest, EnvName, ImagePath, Line, Name, NoSecrets, Sha256, Strict, Version
+from builder.model.common import EnvName, ImagePath, Line, Name, NoSecrets, Sha256, Strict, Version
 from builder.model.recipe import LayerUse
 from builder.model.reference import Reference
 

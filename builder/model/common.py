@@ -81,7 +81,6 @@ Line = Annotated[str, StringConstraints(max_length=4096), AfterValidator(_no_con
 HostPath = Annotated[Line, AfterValidator(_on_the_host)]
 """A path on the machine that runs a container; ~ is the home of who runs it."""
 
-Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 Version = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+~:_-]{0,127}$")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from builder.digest import Digest
 from builder.model.lock import Deb, Source, Wheel
 
 
@@ -32,9 +33,9 @@ class Input:
     locations: tuple[Location, ...]
 
     @property
-    def digest(self) -> str:
+    def digest(self) -> Digest:
         """Its name in the store."""
-        return f"sha256:{self.sha256}"
+        return Digest.from_hex(self.sha256)
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class FetchEvent:
     received: int
     total: int
     state: Literal["start", "progress", "done", "cached"]
-    digest: str = ""
+    digest: Digest
 
 
 def from_deb(deb: Deb, locked: str) -> Input:

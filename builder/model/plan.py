@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from builder.digest import Digest
 from builder.model.canonical import fingerprint
 from builder.model.check import Check
 from builder.model.inputs import Input
@@ -59,8 +60,8 @@ class Plan:
     family: str
     platform: str
     base_image: str | None
-    base_manifest: str | None
-    base_index: str | None
+    base_manifest: Digest | None
+    base_index: Digest | None
     created: str
     compression: str
     layers: tuple[PlannedLayer, ...]

@@ -5,21 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from builder.digest import Digest, is_digest
 from builder.errors import UsageError
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _REGISTRY = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:]{{2,39}}\])(?::([0-9]{{1,5}}))?")
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 DOCKER_HUB = "docker.io"
 HUB_NAMES = ("index.docker.io", "registry-1.docker.io", "registry.hub.docker.com")
-
-
-def is_digest(text: object) -> bool:
-    """Whether `text` is a sha256 digest as manifests write it; no other algorithm is accepted."""
-    return isinstance(text, str) and _DIGEST.fullmatch(text) is not None
 
 
 def is_registry(text: str) -> bool:
@@ -40,7 +35,7 @@ class Reference:
     registry: str
     repository: str
     tag: str | None = None
-    digest: str | None = None
+    digest: Digest | None = None
 
     def __post_init__(self) -> None:
         if not is_registry(self.registry):
@@ -49,8 +44,6 @@ class Reference:
             raise _invalid(self.repository, "a repository is lower-case letters, digits and single . _ - between them")
         if self.tag is not None and not _TAG.fullmatch(self.tag):
             raise _invalid(self.tag, "a tag is up to 128 letters, digits, . _ or -")
-        if self.digest is not None and not is_digest(self.digest):
-            raise _invalid(self.digest, "a digest is sha256: and 64 hexadecimal digits")
 
     @classmethod
     def parse(cls, text: str) -> Reference:
@@ -69,14 +62,19 @@ class Reference:
             registry = DOCKER_HUB
         if registry == DOCKER_HUB and repository and "/" not in repository:
             repository = f"library/{repository}"
-        return cls(registry, repository, tag if colon else None, digest if at else None)
+        found = cls(registry, repository, tag if colon else None)
+        if not at:
+            return found
+        if not is_digest(digest):
+            raise _invalid(digest, "a digest is sha256: and 64 hexadecimal digits")
+        return found.at(Digest(digest))
 
     @property
     def selector(self) -> str:
         """The part that selects the manifest: the digest, else the tag, else `latest`."""
         return self.digest or self.tag or "latest"
 
-    def at(self, digest: str) -> Reference:
+    def at(self, digest: Digest) -> Reference:
         """The same image, pinned to `digest`."""
         return replace(self, digest=digest)
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from builder.digest import Digest
 from builder.errors import NetworkError
 from builder.jsontext import parse_json
 from builder.model.canonical import canonical
-from builder.model.common import Digest
 from builder.model.plan import Plan, Variable
-from builder.oci.manifest import OCI_MANIFEST, parse_manifest, sha256
+from builder.oci.manifest import OCI_MANIFEST, Manifest, parse_manifest
 from builder.store.store import LayerRecord
 
 CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
@@ -55,10 +55,10 @@ class SomeConfig(_BaseConfig):
 
 @dataclass(frozen=True)
 class BaseImage:
-    """What is known of a registry base: its reference by digest, its parsed manifest and config."""
+    """What is known of a registry base: its reference by digest, its manifest and parsed config."""
 
     reference: str
-    manifest: Mapping[str, Any]
+    manifest: Manifest
     config: Mapping[str, Any]
 
 
@@ -66,10 +66,10 @@ class BaseImage:
 class ImageLayer:
     """A layer of an image. of_base: its blob is the base's, wherever that is; else it is in the store."""
 
-    digest: str
+    digest: Digest
     size: int
     media_type: str
-    diff_id: str
+    diff_id: Digest
     of_base: bool
     id: str = ""
 
@@ -78,10 +78,10 @@ class ImageLayer:
 class Image:
     """An assembled image: the exact bytes of config and manifest, and what they name."""
 
-    digest: str
+    digest: Digest
     manifest: bytes
     config: bytes
-    config_digest: str
+    config_digest: Digest
     layers: tuple[ImageLayer, ...]
     base: BaseImage | None
 
@@ -107,12 +107,12 @@ def assemble(plan: Plan, records: Mapping[str, LayerRecord], base: BaseImage | N
         {
             "schemaVersion": 2,
             "mediaType": OCI_MANIFEST,
-            "config": {"mediaType": CONFIG_TYPE, "digest": sha256(config), "size": len(config)},
+            "config": {"mediaType": CONFIG_TYPE, "digest": Digest.of(config), "size": len(config)},
             "layers": [{"mediaType": item.media_type, "digest": item.digest, "size": item.size} for item in layers],
             "annotations": annotations,
         }
     )
-    return Image(sha256(manifest), manifest, config, sha256(config), tuple(layers), base)
+    return Image(Digest.of(manifest), manifest, config, Digest.of(config), tuple(layers), base)
 
 
 def parse_base(reference: str, manifest: bytes, config: bytes) -> BaseImage:
@@ -126,7 +126,7 @@ def parse_base(reference: str, manifest: bytes, config: bytes) -> BaseImage:
         raise NetworkError("the base's config is not JSON, or says two things at once", where=reference) from None
     try:
         _BaseConfig.model_validate(found)
-        return BaseImage(reference, parsed.json, found)
+        return BaseImage(reference, parsed, found)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "it"
@@ -135,17 +135,17 @@ def parse_base(reference: str, manifest: bytes, config: bytes) -> BaseImage:
 
 def _base_layers(base: BaseImage) -> list[ImageLayer]:
     diff_ids = base.config["rootfs"]["diff_ids"]
-    descriptors = base.manifest["layers"]
+    descriptors = base.manifest.json["layers"]
     if len(diff_ids) != len(descriptors):
         raise NetworkError("the base's manifest and config name different numbers of layers", where=base.reference)
     layers = []
     for descriptor, diff_id in zip(descriptors, diff_ids, strict=True):
-        media_type = descriptor["mediaType"]
+        digest, media_type = Digest(descriptor["digest"]), descriptor["mediaType"]
         if "foreign" in media_type or descriptor.get("urls"):
             raise NetworkError("a layer of the base is not in its registry (foreign layer)", where=base.reference)
         layers.append(
             ImageLayer(
-                descriptor["digest"], descriptor["size"], _OCI_LAYERS.get(media_type, media_type), diff_id, of_base=True
+                digest, descriptor["size"], _OCI_LAYERS.get(media_type, media_type), Digest(diff_id), of_base=True
             )
         )
     return layers

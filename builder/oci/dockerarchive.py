@@ -42,26 +42,22 @@ def _archive(image: Image, store: Store, name: str, base_blob: BlobSource | None
     index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [entry]}
     legacy = [
         {
-            "Config": _path(image.config_digest),
+            "Config": image.config_digest.path,
             "RepoTags": [reference],
-            "Layers": [_path(layer.digest) for layer in image.layers],
+            "Layers": [layer.digest.path for layer in image.layers],
         }
     ]
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         _add(archive, "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
         _add(archive, "index.json", json.dumps(index).encode())
         _add(archive, "manifest.json", json.dumps(legacy).encode())
-        _add(archive, _path(image.config_digest), image.config)
-        _add(archive, _path(image.digest), image.manifest)
+        _add(archive, image.config_digest.path, image.config)
+        _add(archive, image.digest.path, image.manifest)
         for layer in {layer.digest: layer for layer in image.layers}.values():
             chunks = base_blob(layer) if layer.of_base and base_blob else store.chunks(layer.digest)
-            info = tarfile.TarInfo(_path(layer.digest))
+            info = tarfile.TarInfo(layer.digest.path)
             info.size = layer.size
             archive.addfile(info, _Stream(chunks))
-
-
-def _path(digest: str) -> str:
-    return f"blobs/{digest.replace(':', '/')}"
 
 
 def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:

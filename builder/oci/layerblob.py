@@ -11,6 +11,7 @@ import json
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
 
+from builder.digest import Digest
 from builder.errors import EngineError
 from builder.oci.format import LEVEL, MEDIA_TYPES, MTIME, ZSTD
 from builder.store.blobs import BlobWriter
@@ -62,7 +63,7 @@ def write_layer(
     return LayerRecord(
         digest=digest,
         size=blob_size,
-        diff_id=f"sha256:{diff.hexdigest()}",
+        diff_id=Digest.from_hex(diff.hexdigest()),
         tar_size=size,
         media_type=MEDIA_TYPES[compression],
         entries=count,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from builder.digest import Digest
 from builder.errors import UsageError
 from builder.jsontext import parse_json
 from builder.oci.assemble import Image, ImageLayer
@@ -32,10 +33,9 @@ def write_layout(image: Image, store: Store, folder: Path, *, name: str, base_bl
     """
     prepare(folder)
     try:
-        blobs = folder / "blobs" / "sha256"
-        blobs.mkdir(parents=True, exist_ok=True)
+        (folder / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
         for layer in image.layers:
-            target = blobs / layer.digest.removeprefix("sha256:")
+            target = folder / layer.digest.path
             if target.exists() and target.stat().st_size == layer.size:
                 continue
             if layer.of_base:
@@ -44,8 +44,8 @@ def write_layout(image: Image, store: Store, folder: Path, *, name: str, base_bl
             else:
                 store.verify(layer.digest)
                 _link(store.blob(layer.digest), target)
-        _write(blobs / image.config_digest.removeprefix("sha256:"), iter((image.config,)))
-        _write(blobs / image.digest.removeprefix("sha256:"), iter((image.manifest,)))
+        _write(folder / image.config_digest.path, iter((image.config,)))
+        _write(folder / image.digest.path, iter((image.manifest,)))
         os_name, architecture = (json.loads(image.config)[key] for key in ("os", "architecture"))
         platform = {"architecture": architecture, "os": os_name}
         list_entry(folder, image.digest, len(image.manifest), name, platform=platform)
@@ -65,7 +65,7 @@ def prepare(folder: Path, option: str = "--output oci:DIR") -> None:
         raise disk_error(error, folder, option.rpartition(" ")[2]) from error
 
 
-def list_entry(folder: Path, digest: str, size: int, name: str, **more: Any) -> None:
+def list_entry(folder: Path, digest: Digest, size: int, name: str, **more: Any) -> None:
     """List a manifest that lies in the layout under the name `name`, which another one may have had.
 
     The index is replaced at once. more: further keys of its descriptor. Raises UsageError for a damaged index.

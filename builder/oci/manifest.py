@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from builder.digest import Digest, is_digest
 from builder.errors import NetworkError, PinError
 from builder.jsontext import parse_json
-from builder.model.reference import is_digest
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
@@ -24,9 +24,13 @@ MANIFEST_LIMIT = 4 << 20
 """bytes; what registries accept at least, and the most this client reads."""
 
 
-def sha256(data: bytes) -> str:
-    """The digest of `data`."""
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+@dataclass(frozen=True)
+class Descriptor:
+    """A blob as a manifest names it; size in bytes."""
+
+    digest: Digest
+    size: int
+    media_type: str
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Manifest:
 
     data: bytes
     media_type: str
-    digest: str
+    digest: Digest
 
     @cached_property
     def json(self) -> dict[str, Any]:
@@ -43,6 +47,16 @@ class Manifest:
         value = json.loads(self.data)
         assert isinstance(value, dict)
         return value
+
+    @cached_property
+    def config(self) -> Descriptor:
+        """The config of an image; an index has none."""
+        return _descriptor(self.json["config"])
+
+    @cached_property
+    def layers(self) -> tuple[Descriptor, ...]:
+        """The layers of an image, the lowest first; an index has none."""
+        return tuple(map(_descriptor, self.json["layers"]))
 
     @property
     def is_index(self) -> bool:
@@ -77,10 +91,10 @@ def parse_manifest(data: bytes, content_type: str = "", where: str = "") -> Mani
         fits = _is_descriptor(document.get("config")) and isinstance(layers, list) and all(map(_is_descriptor, layers))
     if not fits:
         raise _nonsense(where, "a descriptor in it is missing or malformed")
-    return Manifest(data, own, sha256(data))
+    return Manifest(data, own, Digest.of(data))
 
 
-def choose_platform(index: Manifest, platform: str, where: str = "") -> str:
+def choose_platform(index: Manifest, platform: str, where: str = "") -> Digest:
     """The digest of the manifest for `platform` (os/architecture[/variant]) in an index. Raises PinError."""
     wanted = _normal(*platform.split("/"))
     there = []
@@ -93,7 +107,7 @@ def choose_platform(index: Manifest, platform: str, where: str = "") -> str:
             there.append("an index" if entry["mediaType"] in INDEXES else "what is no image")
             continue
         if _normal(found.get("os", ""), found.get("architecture", ""), found.get("variant", "")) == wanted:
-            return str(entry["digest"])
+            return Digest(entry["digest"])
         name = "/".join(found.get(key, "") for key in ("os", "architecture", "variant")).strip("/")
         there.append(name or "an image for no platform")
     raise PinError(
@@ -123,7 +137,7 @@ def check_platform(config: bytes, platform: str, where: str = "") -> None:
     )
 
 
-def verified(chunks: Iterator[bytes], digest: str, where: str = "", size: int | None = None) -> Iterator[bytes]:
+def verified(chunks: Iterator[bytes], digest: Digest, where: str = "", size: int | None = None) -> Iterator[bytes]:
     """Pass `chunks` on, the last only once the whole hashes to `digest` (and is `size` bytes). Raises PinError."""
     seen, length, held = hashlib.sha256(), 0, b""
     for chunk in filter(None, chunks):
@@ -134,7 +148,7 @@ def verified(chunks: Iterator[bytes], digest: str, where: str = "", size: int | 
         if held:
             yield held
         held = chunk
-    actual = f"sha256:{seen.hexdigest()}"
+    actual = Digest.from_hex(seen.hexdigest())
     if size is not None and length != size:
         raise PinError(
             f"{digest} is not {size} bytes long", where=where, cause="the content is cut short, or not what was pinned"
@@ -149,6 +163,10 @@ def _normal(os: str = "", architecture: str = "", variant: str = "", *_: str) ->
     # Docker writes arm64 with and without v8; both mean the same machines. So for arm and v7.
     usual = {"arm64": "v8", "arm": "v7"}.get(architecture, "")
     return os, architecture, variant or usual
+
+
+def _descriptor(value: dict[str, Any]) -> Descriptor:
+    return Descriptor(Digest(value["digest"]), value["size"], value["mediaType"])
 
 
 def _is_descriptor(value: object) -> bool:

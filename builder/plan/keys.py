@@ -23,7 +23,7 @@ def toolchain_digest(toolchains: Sequence[PlannedLayer]) -> str:
 
 
 def with_key(
-    layer: PlannedLayer, *, platform: str, compression: str, toolchain: str | None, base_manifest: str | None
+    layer: PlannedLayer, *, platform: str, compression: str, toolchain: str | None, base_manifest: Digest | None
 ) -> PlannedLayer:
     """The layer with its key. toolchain: the digest of `toolchain_digest`, for layers that compile."""
     if layer.producer == "config":

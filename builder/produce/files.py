@@ -9,6 +9,7 @@ from threading import Lock
 from typing import Any
 
 from builder.attest.receipt import Ledger, receipt
+from builder.digest import Digest
 from builder.errors import InvalidError
 from builder.model.plan import PlannedLayer
 from builder.oci.layerblob import write_layer
@@ -49,7 +50,7 @@ def _produce(
 
     def locate(item: Mapping[str, Any]) -> Path:
         progress(0)
-        used = replace(ledger.file(item["file"]), digest=f"sha256:{item['sha256']}")
+        used = replace(ledger.file(item["file"]), digest=Digest.from_hex(item["sha256"]))
         store.verify(used.digest)
         ledger.read(used)
         return store.blob(used.digest)

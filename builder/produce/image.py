@@ -117,7 +117,7 @@ def _record(plan: Plan, image: Image, records: dict[str, LayerRecord], store: St
         "base_image": {
             "reference": base.name,
             "manifest": base.digest,
-            "config": image.base.manifest["config"]["digest"],
+            "config": image.base.manifest.config.digest,
         }
         if base is not None and image.base is not None
         else None,

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from builder.digest import Digest, is_digest
 from builder.errors import BuilderError, NetworkError, PinError, UsageError
-from builder.model.reference import Reference, is_digest
+from builder.model.reference import Reference
 from builder.oci.manifest import (
     INDEXES,
     MANIFEST_LIMIT,
@@ -19,7 +20,6 @@ from builder.oci.manifest import (
     check_platform,
     choose_platform,
     parse_manifest,
-    sha256,
     verified,
 )
 from builder.registry.auth import Credentials
@@ -67,7 +67,7 @@ class Registry:
         assert ref.digest is not None
         self._read(ref, lambda endpoint: self._check_manifest(endpoint, ref))
 
-    def platform_manifest(self, ref: Reference, platform: str = "linux/arm64") -> tuple[Manifest, str | None]:
+    def platform_manifest(self, ref: Reference, platform: str = "linux/arm64") -> tuple[Manifest, Digest | None]:
         """The image at `ref` for one platform, and the digest of the index it was listed in (None: in none).
 
         The image's own config must name that platform too, or else PinError.
@@ -86,28 +86,30 @@ class Registry:
         """The config that an image's manifest names."""
         if manifest.is_index:
             raise UsageError("an index has no config", where=str(ref))
-        descriptor = manifest.json["config"]
-        digest, size = descriptor["digest"], descriptor["size"]
-        if size > MANIFEST_LIMIT:
-            raise NetworkError(f"a config of {size} bytes", where=str(ref), cause="that is no image's config")
+        descriptor = manifest.config
+        if descriptor.size > MANIFEST_LIMIT:
+            raise NetworkError(
+                f"a config of {descriptor.size} bytes", where=str(ref), cause="that is no image's config"
+            )
 
         def read(endpoint: Endpoint) -> bytes:
-            chunks = self._blob(endpoint, ref, digest, size, self._open(endpoint, ref, digest))
+            response = self._open(endpoint, ref, descriptor.digest)
+            chunks = self._blob(endpoint, ref, descriptor.digest, descriptor.size, response)
             return b"".join(in_time(chunks, self._session.transport.patience.whole, endpoint.host))
 
         return self._read(ref, read)
 
-    def has_blob(self, ref: Reference, digest: str) -> bool:
+    def has_blob(self, ref: Reference, digest: Digest) -> bool:
         """Whether the registry itself has a blob in this repository."""
         endpoint = self._session.config.origin(ref.registry)
-        path = f"{ref.repository}/blobs/{_checked(digest)}"
+        path = f"{ref.repository}/blobs/{digest}"
         response = self._session.send(endpoint, "HEAD", path, pull(ref.repository))
         response.close()
         if response.status_code in (200, 404):
             return response.status_code == 200
         raise self._session.error(response, endpoint, f"{ref.repository}@{digest}")
 
-    def blob(self, ref: Reference, digest: str, size: int | None = None) -> Iterator[bytes]:
+    def blob(self, ref: Reference, digest: Digest, size: int | None = None) -> Iterator[bytes]:
         """A blob's chunks (up to 1 MiB); the last one comes only when all of them hash to `digest`.
 
         A connection that breaks is taken up where it broke. `size` in bytes, if known, bounds what is read.
@@ -119,25 +121,25 @@ class Registry:
         endpoint, response = self._read(ref, find)
         return self._blob(endpoint, ref, digest, size, response)
 
-    def mount(self, target: Reference, digest: str, source_repository: str) -> bool:
+    def mount(self, target: Reference, digest: Digest, source_repository: str) -> bool:
         """Make a blob of another repository of the target's registry the target's too. False: it must be uploaded."""
-        return mount_blob(self._session, target, _checked(digest), source_repository)
+        return mount_blob(self._session, target, digest, source_repository)
 
-    def upload(self, target: Reference, digest: str, size: int, chunks: Callable[[], Iterator[bytes]]) -> None:
+    def upload(self, target: Reference, digest: Digest, size: int, chunks: Callable[[], Iterator[bytes]]) -> None:
         """Upload a blob of `size` bytes. `chunks` is called for every attempt, and must give the same bytes."""
-        upload_blob(self._session, target, _checked(digest), size, chunks)
+        upload_blob(self._session, target, digest, size, chunks)
 
-    def put_manifest(self, target: Reference, data: bytes, media_type: str) -> str:
+    def put_manifest(self, target: Reference, data: bytes, media_type: str) -> Digest:
         """Write a manifest or index to the target's tag, else by its digest; returns the digest."""
         return self._put(target, data, media_type)[0]
 
-    def put_artifact(self, target: Reference, data: bytes) -> tuple[str, bool]:
+    def put_artifact(self, target: Reference, data: bytes) -> tuple[Digest, bool]:
         """Write a manifest with a subject by its digest; returns it, and whether the registry lists it itself."""
         digest, headers = self._put(target, data, OCI_MANIFEST)
         return digest, "OCI-Subject" in headers
 
-    def _put(self, target: Reference, data: bytes, media_type: str) -> tuple[str, Mapping[str, str]]:
-        digest = sha256(data)
+    def _put(self, target: Reference, data: bytes, media_type: str) -> tuple[Digest, Mapping[str, str]]:
+        digest = Digest.of(data)
         if target.digest not in (None, digest):
             raise PinError(f"got {digest}, expected {target.digest}", where=str(target))
         endpoint = self._session.config.origin(target.registry)
@@ -191,9 +193,9 @@ class Registry:
         scopes = pull(repository)
         response, data = self._session.get(endpoint, path, scopes, str(ref), accept=_ACCEPT, limit=MANIFEST_LIMIT)
         where = f"{ref} from {endpoint.host}"
-        if ref.digest is not None and sha256(data) != ref.digest:
+        if ref.digest is not None and Digest.of(data) != ref.digest:
             raise MismatchError(
-                f"got {sha256(data)}, expected {ref.digest}",
+                f"got {Digest.of(data)}, expected {ref.digest}",
                 where=where,
                 cause="the registry, a mirror or a proxy served another manifest than the pinned one",
             )
@@ -221,10 +223,10 @@ class Registry:
                 cause=f"it says that its digest is {said}",
             )
 
-    def _open(self, endpoint: Endpoint, ref: Reference, digest: str, start: int = 0) -> requests.Response:
+    def _open(self, endpoint: Endpoint, ref: Reference, digest: Digest, start: int = 0) -> requests.Response:
         repository = endpoint.repository(ref.repository)
         headers = {"Range": f"bytes={start}-"} if start else {}
-        path = f"{repository}/blobs/{_checked(digest)}"
+        path = f"{repository}/blobs/{digest}"
         response = self._session.send(endpoint, "GET", path, pull(repository), headers=headers)
         if response.status_code == 200:
             return response
@@ -233,7 +235,7 @@ class Registry:
         raise self._session.error(response, endpoint, f"{ref.repository}@{digest}")
 
     def _blob(
-        self, endpoint: Endpoint, ref: Reference, digest: str, size: int | None, response: requests.Response
+        self, endpoint: Endpoint, ref: Reference, digest: Digest, size: int | None, response: requests.Response
     ) -> Iterator[bytes]:
         where = f"{ref.registry}/{ref.repository} from {endpoint.host}"
         try:
@@ -241,7 +243,9 @@ class Registry:
         except PinError as error:
             raise MismatchError(error.what, where=error.where, cause=error.cause) from None
 
-    def _chunks(self, endpoint: Endpoint, ref: Reference, digest: str, response: requests.Response) -> Iterator[bytes]:
+    def _chunks(
+        self, endpoint: Endpoint, ref: Reference, digest: Digest, response: requests.Response
+    ) -> Iterator[bytes]:
         budget, position = self._session.transport.patience.budget(), 0
         while True:
             # A registry that does not know ranges starts again: pass over what was handed on already.
@@ -294,12 +298,6 @@ def _news(failed: Mapping[Endpoint, BuilderError], origin: Endpoint) -> BuilderE
     told = [f"its mirror {place.host}: {error.what}" for place, error in failed.items() if place != origin]
     causes = "; ".join(text for text in (last.cause, *told) if text)
     return type(last)(last.what, where=last.where, cause=causes, next=last.next)
-
-
-def _checked(digest: str) -> str:
-    if not is_digest(digest):
-        raise UsageError(f"not a sha256 digest: {digest[:100]!a}")
-    return digest
 
 
 def _is_digest_of(data: bytes, digest: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+from builder.digest import Digest
 from builder.errors import PinError, UsageError
 from builder.model.reference import Reference
 from builder.oci.assemble import Image, ImageLayer
@@ -15,11 +16,11 @@ from builder.store.store import Store
 
 AT_ONCE = 4
 
-Told = Callable[[str, str, int], None]
+Told = Callable[[Digest, str, int], None]
 """Told (blob digest, what happened: present, mounted or uploaded, size in bytes)."""
 
 
-def push_image(image: Image, store: Store, target: Reference, told: Told, registry: Registry | None = None) -> str:
+def push_image(image: Image, store: Store, target: Reference, told: Told, registry: Registry | None = None) -> Digest:
     """Push to a tag (or by digest) and return the digest. A blob of the base is mounted when it lies in the same
     registry, else streamed from there. The tag is written last, so that it never names half an image.
 

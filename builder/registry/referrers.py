@@ -10,10 +10,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from builder.digest import Digest
 from builder.errors import PinError
 from builder.model.canonical import canonical
 from builder.model.reference import Reference
-from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST, sha256
+from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
 from builder.registry.client import Registry
 
 EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
@@ -28,8 +29,8 @@ def artifact(subject: Mapping[str, Any], payload: bytes, kind: str, annotations:
             "schemaVersion": 2,
             "mediaType": OCI_MANIFEST,
             "artifactType": kind,
-            "config": {"mediaType": EMPTY_TYPE, "digest": sha256(_EMPTY), "size": len(_EMPTY)},
-            "layers": [{"mediaType": kind, "digest": sha256(payload), "size": len(payload)}],
+            "config": {"mediaType": EMPTY_TYPE, "digest": Digest.of(_EMPTY), "size": len(_EMPTY)},
+            "layers": [{"mediaType": kind, "digest": Digest.of(payload), "size": len(payload)}],
             "subject": dict(subject),
             "annotations": dict(annotations),
         }
@@ -43,7 +44,7 @@ def attach(
     payload: bytes,
     kind: str,
     annotations: Mapping[str, str] | None = None,
-) -> str:
+) -> Digest:
     """Attach one blob to an image that the repository of `target` has; returns the artifact's digest.
 
     subject: the image's descriptor (mediaType, digest, size). Attaching the same again changes nothing.
@@ -52,8 +53,8 @@ def attach(
     manifest = artifact(subject, payload, kind, annotations or {})
     place = Reference(target.registry, target.repository)
     for blob in (_EMPTY, payload):
-        if not client.has_blob(place, sha256(blob)):
-            client.upload(place, sha256(blob), len(blob), lambda blob=blob: iter((blob,)))  # type: ignore[misc]
+        if not client.has_blob(place, Digest.of(blob)):
+            client.upload(place, Digest.of(blob), len(blob), lambda blob=blob: iter((blob,)))  # type: ignore[misc]
     digest, known = client.put_artifact(place, manifest)
     if not known:
         described = {
@@ -63,11 +64,11 @@ def attach(
             "artifactType": kind,
             **({"annotations": dict(annotations)} if annotations else {}),
         }
-        _list(client, place, str(subject["digest"]), described)
+        _list(client, place, Digest(subject["digest"]), described)
     return digest
 
 
-def attached(client: Registry, target: Reference, digest: str) -> list[dict[str, Any]]:
+def attached(client: Registry, target: Reference, digest: Digest) -> list[dict[str, Any]]:
     """What the referrers tag of an image lists: descriptors of artifacts. Raises NetworkError."""
     try:
         found = client.manifest(_tag(target, digest))
@@ -76,7 +77,7 @@ def attached(client: Registry, target: Reference, digest: str) -> list[dict[str,
     return [dict(item) for item in found.json.get("manifests") or ()]
 
 
-def _list(client: Registry, place: Reference, digest: str, described: dict[str, Any]) -> None:
+def _list(client: Registry, place: Reference, digest: Digest, described: dict[str, Any]) -> None:
     listed = attached(client, place, digest)
     if any(item.get("digest") == described["digest"] for item in listed):
         return
@@ -84,5 +85,5 @@ def _list(client: Registry, place: Reference, digest: str, described: dict[str, 
     client.put_manifest(_tag(place, digest), json.dumps(index).encode(), OCI_INDEX)
 
 
-def _tag(place: Reference, digest: str) -> Reference:
-    return Reference(place.registry, place.repository, digest.replace(":", "-"))
+def _tag(place: Reference, digest: Digest) -> Reference:
+    return Reference(place.registry, place.repository, digest.tag)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from builder.digest import Digest
 from builder.errors import BuilderError, NetworkError, PinError
 from builder.model.reference import Reference
 from builder.oci.manifest import verified
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import requests
 
 
-def mount_blob(session: RegistrySession, target: Reference, digest: str, source_repository: str) -> bool:
+def mount_blob(session: RegistrySession, target: Reference, digest: Digest, source_repository: str) -> bool:
     """Make a blob of another repository of this registry the target's too; False when the registry does not."""
     endpoint = session.config.origin(target.registry)
     path = f"{target.repository}/blobs/uploads/?mount={quote(digest)}&from={quote(source_repository, safe='')}"
@@ -41,7 +42,7 @@ def mount_blob(session: RegistrySession, target: Reference, digest: str, source_
 
 
 def upload_blob(
-    session: RegistrySession, target: Reference, digest: str, size: int, chunks: Callable[[], Iterator[bytes]]
+    session: RegistrySession, target: Reference, digest: Digest, size: int, chunks: Callable[[], Iterator[bytes]]
 ) -> None:
     """Stream a blob of `size` bytes in one PUT; all over again, with fresh `chunks`, when the connection breaks.
 

@@ -6,6 +6,7 @@ import re
 import shlex
 from dataclasses import dataclass, replace
 
+from builder.digest import Digest, is_digest
 from builder.errors import UsageError
 from builder.model.base import Base
 from builder.model.recipe import Recipe
@@ -86,7 +87,8 @@ def container(
     env = dict(recipe.run.env)
     if offline:
         env["HF_HUB_OFFLINE"] = "1"
-    cache = re.sub(r"[^A-Za-z0-9._-]+", "-", image.rpartition("@")[2].removeprefix("sha256:"))[-64:]
+    named = image.rpartition("@")[2]
+    cache = Digest(named).hex if is_digest(named) else re.sub(r"[^A-Za-z0-9._-]+", "-", named)[-64:]
     mounts = [Mount(item.host, item.container, item.read_only) for item in recipe.run.volumes]
     # A compile cache of another image corrupts this one's: one folder for each.
     mounts.append(Mount(f"{COMPILE_CACHE}/{cache}", USER_HOME if user else "/root/.cache/vllm"))

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 from xml.etree import ElementTree
 
+from builder.digest import Digest
 from builder.text import printable
 
 Status = Literal["pass", "warn", "fail", "not-run"]
@@ -38,7 +39,7 @@ class Result:
 class Report:
     """The results of an image. digest: of its manifest. notes: how the image was run."""
 
-    digest: str
+    digest: Digest
     results: list[Result] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 

@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
+from builder.digest import Digest
 from builder.errors import InvalidError
 from builder.smoke.report import Report, Result, Status
 from builder.store.blobs import disk_error
@@ -25,9 +26,9 @@ def results_folder(layout: Path) -> Path:
     return layout / "results"
 
 
-def results_path(folder: Path, digest: str) -> Path:
+def results_path(folder: Path, digest: Digest) -> Path:
     """The file of one image."""
-    return folder / f"{digest.replace(':', '-')}.json"
+    return folder / f"{digest.tag}.json"
 
 
 def keep_results(report: Report, folder: Path) -> Path:
@@ -56,7 +57,7 @@ def keep_results(report: Report, folder: Path) -> Path:
     return path
 
 
-def read_results(folder: Path, digest: str) -> Report | None:
+def read_results(folder: Path, digest: Digest) -> Report | None:
     """The results of one image, None when there are none. Raises InvalidError when the file is damaged."""
     path = results_path(folder, digest)
     try:

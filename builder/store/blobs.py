@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeGuard
 
+from builder.digest import Digest
 from builder.errors import EngineError, PinError
 
 CHUNK = 1 << 20
@@ -31,16 +32,15 @@ class Blobs:
         self.tmp = tmp.absolute()
         self.owner = f"{os.getpid()}.{os.urandom(4).hex()}"
 
-    def blob(self, digest: str) -> Path:
+    def blob(self, digest: Digest) -> Path:
         """Where the blob of this digest is, or would be."""
-        algorithm, _, value = digest.partition(":")
-        return self.root / "blobs" / algorithm / value
+        return self.root / digest.path
 
-    def has(self, digest: str) -> bool:
+    def has(self, digest: Digest) -> bool:
         """Whether the blob is there."""
         return self.blob(digest).exists()
 
-    def taken(self, digest: str) -> None:
+    def taken(self, digest: Digest) -> None:
         """Called before a blob appears."""
 
     def writer(self) -> BlobWriter:
@@ -50,7 +50,7 @@ class Blobs:
         except OSError as error:
             raise disk_error(error, self.root, self.place) from error
 
-    def adopt(self, source: Path, digest: str, watch: Callable[[int], None] = lambda size: None) -> None:
+    def adopt(self, source: Path, digest: Digest, watch: Callable[[int], None] = lambda size: None) -> None:
         """Take a file over as this blob: as a hard link where that can be, else as a copy.
 
         Its bytes are hashed first. watch: told how many bytes were read; it may raise. Raises PinError when they are
@@ -84,14 +84,14 @@ def chunks_of(path: Path) -> Iterator[bytes]:
             yield chunk
 
 
-def hash_of(path: Path, watch: Callable[[int], None] = lambda size: None) -> str:
+def hash_of(path: Path, watch: Callable[[int], None] = lambda size: None) -> Digest:
     """The digest of a file. watch: told how many bytes were read; it may raise."""
     seen, size = hashlib.sha256(), 0
     for chunk in chunks_of(path):
         seen.update(chunk)
         size += len(chunk)
         watch(size)
-    return f"sha256:{seen.hexdigest()}"
+    return Digest.from_hex(seen.hexdigest())
 
 
 class BlobWriter:
@@ -122,9 +122,9 @@ class BlobWriter:
         except OSError as error:
             raise disk_error(error, self._blobs.root, self._blobs.place) from error
 
-    def commit(self, expected: str | None = None) -> str:
+    def commit(self, expected: Digest | None = None) -> Digest:
         """Make the blob visible and return its digest. Raises PinError when it is not the `expected` one."""
-        digest = f"sha256:{self._hash.hexdigest()}"
+        digest = Digest.from_hex(self._hash.hexdigest())
         if expected is not None and digest != expected:
             self.abandon()
             raise PinError(f"got {digest}, expected {expected}", cause="the content is not what was locked")

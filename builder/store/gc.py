@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from builder.digest import Digest
 from builder.errors import PinError
 from builder.jsontext import parse_json
 from builder.store.blobs import remove
@@ -114,7 +115,7 @@ class _Survey:
                 needed |= blobs
                 for layer in _rows(data.get("layers")):
                     keys.add(str(layer.get("key")))
-                    inputs |= {f"sha256:{value}" for value in _map(layer.get("inputs")).values()}
+                    inputs |= {Digest.from_hex(value) for value in _map(layer.get("inputs")).values()}
                     inputs |= {str(item.get("digest")) for item in _rows(layer.get("used"))}
                 used = path.stat().st_mtime
                 self.account.images.append({**{k: data.get(k) for k in ("recipe", "base", "digest")}, "used": used})
@@ -141,7 +142,7 @@ class _Survey:
 
     def _blobs(self, needed: set[str], inputs: set[str], ours: set[str]) -> None:
         for path in _files(self._store.root / "blobs" / "sha256"):
-            digest = f"sha256:{path.name}"
+            digest = Digest.from_hex(path.name)
             kind: Kind = "layers" if digest in ours else "inputs"
             wanted = digest in needed or digest in inputs
             if kind == "inputs":
@@ -188,7 +189,7 @@ def _image_blobs(store: Store, data: dict[str, Any]) -> set[str]:
 
 def _receipt_inputs(store: Store, data: dict[str, Any]) -> set[str]:
     try:
-        used = parse_json(store.blob(str(data["receipt"])).read_bytes())["used"]
+        used = parse_json(store.blob(Digest(data["receipt"])).read_bytes())["used"]
         return {str(item.get("digest")) for item in _rows(used)}
     except (OSError, ValueError, KeyError, TypeError):
         return set()

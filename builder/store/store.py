@@ -28,11 +28,12 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Lock
 from typing import IO, Any
 
+from builder.digest import Digest
 from builder.errors import EngineError, InvalidError, PinError, UsageError
 from builder.jsontext import parse_json
 from builder.store.blobs import Blobs, chunks_of, disk_error, hash_of, remove
@@ -49,17 +50,17 @@ class LayerRecord:
     """A built layer. digest and size are of the compressed blob, diff_id and tar_size of the tar inside it (bytes).
 
     listing: digest of a blob with one JSON line `[path, kind, mode, size, link]` for each entry, in the tar's order.
-    receipt: digest of a blob that says what the layer was made from (`builder/attest/receipt.py`); "" when not known.
+    receipt: digest of a blob that says what the layer was made from (`builder/attest/receipt.py`); None when not known.
     """
 
-    digest: str
+    digest: Digest
     size: int
-    diff_id: str
+    diff_id: Digest
     tar_size: int
     media_type: str
     entries: int
-    listing: str
-    receipt: str = ""
+    listing: Digest
+    receipt: Digest | None = None
 
 
 def _check(key: str, data: dict[str, Any]) -> str:
@@ -154,35 +155,35 @@ class Store(Blobs):
             found.update(lines)
         return found or None
 
-    def has(self, digest: str) -> bool:
+    def has(self, digest: Digest) -> bool:
         """Whether the blob is there; if so it stays."""
         self.claim(digest)
         return super().has(digest)
 
-    def taken(self, digest: str) -> None:
+    def taken(self, digest: Digest) -> None:
         """Called before a blob appears."""
         self.claim(digest)
 
-    def put(self, data: bytes) -> str:
+    def put(self, data: bytes) -> Digest:
         """Store a small blob; returns its digest."""
-        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        digest = Digest.of(data)
         if not self.has(digest):
             with self.writer() as writer:
                 writer.write(data)
                 writer.commit(digest)
         return digest
 
-    def read(self, digest: str) -> bytes:
+    def read(self, digest: Digest) -> bytes:
         """A small blob, verified. Raises PinError when it is damaged (the blob is removed) or absent."""
         try:
             data = self.blob(digest).read_bytes()
         except FileNotFoundError:
             raise PinError(f"{digest} is not in the store", where=str(self.root)) from None
-        if (actual := f"sha256:{hashlib.sha256(data).hexdigest()}") != digest:
+        if (actual := Digest.of(data)) != digest:
             raise self._damaged(digest, actual)
         return data
 
-    def verify(self, digest: str) -> None:
+    def verify(self, digest: Digest) -> None:
         """Read the whole blob and compare its hash. A damaged blob is removed. Raises PinError."""
         try:
             actual = hash_of(self.blob(digest))
@@ -191,16 +192,16 @@ class Store(Blobs):
         if actual != digest:
             raise self._damaged(digest, actual)
 
-    def chunks(self, digest: str) -> Iterator[bytes]:
+    def chunks(self, digest: Digest) -> Iterator[bytes]:
         """A blob, in chunks of 1 MiB. Raises PinError when it is damaged, at its end; it is removed then."""
         seen = hashlib.sha256()
         for chunk in chunks_of(self.blob(digest)):
             seen.update(chunk)
             yield chunk
-        if (actual := f"sha256:{seen.hexdigest()}") != digest:
+        if (actual := Digest.from_hex(seen.hexdigest())) != digest:
             raise self._damaged(digest, actual)
 
-    def _damaged(self, digest: str, actual: str) -> PinError:
+    def _damaged(self, digest: Digest, actual: Digest) -> PinError:
         """The error for a blob with wrong bytes, which is removed."""
         self.discard(digest)
         return PinError(
@@ -210,7 +211,7 @@ class Store(Blobs):
             next="run the command again: it is fetched or made anew",
         )
 
-    def discard(self, digest: str) -> None:
+    def discard(self, digest: Digest) -> None:
         """Remove a blob."""
         self.blob(digest).unlink(missing_ok=True)
 
@@ -220,19 +221,18 @@ class Store(Blobs):
         data = self._json(self.root / "layers" / f"{_hex(key)}.json")
         if data is None:
             return None
-        # What was written before there were receipts has no check either.
-        if (data.keys() & {"check", "receipt"}) and data.pop("check", None) != _check(key, data):
+        if data.pop("check", None) != _check(key, data):
             return None
         try:
-            record = LayerRecord(**data)
-        except TypeError:
-            return None
-        if not all(type(getattr(record, item.name)).__name__ == item.type for item in fields(record)):
+            digests = {name: Digest(data[name]) for name in ("digest", "diff_id", "listing")}
+            receipt = Digest(data["receipt"]) if data["receipt"] is not None else None
+            record = LayerRecord(**{**data, **digests, "receipt": receipt})
+        except (KeyError, TypeError, ValueError):
             return None
         self.claim(record.digest)
         try:
             whole = self.blob(record.digest).stat().st_size == record.size and self.has(record.listing)
-            whole = whole and (not record.receipt or self.has(record.receipt))
+            whole = whole and (record.receipt is None or self.has(record.receipt))
         except FileNotFoundError:
             return None
         return record if whole else None

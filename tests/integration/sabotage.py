@@ -12,6 +12,7 @@ from typing import Any
 
 import zstandard
 
+from builder.digest import Digest
 from builder.model.check import Check
 from builder.produce.image import Built
 from builder.smoke.image.layerstream import LayerStream, member_path
@@ -97,7 +98,7 @@ class Broken:
         value = hashlib.sha256(packed).hexdigest()
         path = self.where / value
         path.write_bytes(packed)
-        return LayerBlob(f"sha256:{value}", len(packed), path), f"sha256:{hashlib.sha256(data).hexdigest()}"
+        return LayerBlob(Digest.from_hex(value), len(packed), path), Digest.of(data)
 
     def changed(self) -> Tree:
         """What is new or differs; nothing was taken away."""
@@ -114,7 +115,7 @@ class Broken:
         blobs = self.where / "layout" / "blobs" / "sha256"
         blobs.mkdir(parents=True)
         for blob in image.layers:
-            (blobs / blob.digest.removeprefix("sha256:")).symlink_to(blob.path)
+            (blobs / blob.digest.hex).symlink_to(blob.path)
         like = image.manifest["layers"][0]
         layers = [{**like, "digest": blob.digest, "size": blob.size} for blob in image.layers]
         config = put(blobs, image.config)

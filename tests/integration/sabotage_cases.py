@@ -6,6 +6,7 @@ import hashlib
 import random
 from dataclasses import replace
 
+from builder.digest import Digest
 from builder.smoke.image.opened import LayerBlob
 from tests.integration.sabotage import Broken, Cases
 from tests.integration.sabotage_project import SITE
@@ -291,9 +292,9 @@ def layer_above_10_gb(b: Broken) -> None:
     """Only its size is asked for: the blob itself stays away, as one of a base would."""
     b.config["history"].append({"created_by": "RUN download"})
     b.config["rootfs"]["diff_ids"].append("sha256:" + "0" * 64)
-    b.layers.append(LayerBlob("sha256:" + "0" * 64, 10_500_000_000, b.where / "none"))
+    b.layers.append(LayerBlob(Digest.from_hex("0" * 64), 10_500_000_000, b.where / "none"))
 
 
 @case("image-blobs", "hashes to sha256:")
 def blob_of_another_digest(b: Broken) -> None:
-    b.layers[-1] = replace(b.layers[-1], digest="sha256:" + "1" * 64)
+    b.layers[-1] = replace(b.layers[-1], digest=Digest.from_hex("1" * 64))

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
+from builder.digest import Digest
 from tests.support.cli import Cli, Said
 from tests.support.project import ask_locks, vendor_base
 from tests.support.registry import Front, Images, in_front_of, is_installed
@@ -23,7 +24,7 @@ pytestmark = [
 ]
 BASE = "recipes/bases/vendor.yaml"
 BUILD = ("build", "--recipe", "tiny", "--base", "vendor", "--json")
-OTHER = "sha256:" + "a" * 64
+OTHER = Digest("sha256:" + "a" * 64)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from builder.digest import Digest
 from builder.model.reference import Reference
 from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
 from builder.registry.auth import Credentials
@@ -129,8 +129,8 @@ def serving() -> Iterator[Server]:
         server.close()
 
 
-def digest_of(data: bytes) -> str:
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+def digest_of(data: bytes) -> Digest:
+    return Digest.of(data)
 
 
 def image_manifest(config: bytes = b"{}", *layers: bytes) -> bytes:

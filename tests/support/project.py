@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 from pydantic import TypeAdapter
 
+from builder.digest import Digest
 from builder.lock.seal import sealed
 from builder.model.lock import LockSection
 from builder.project import Project
@@ -23,6 +24,13 @@ from tests.support.wheels import wheel, wheel_name
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKED = "2026-01-02T03:04:05Z"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes digests as the strings that they are."""
+
+
+_Dumper.add_representer(Digest, yaml.SafeDumper.represent_str)
 
 
 def write_files(folder: Path, files: Mapping[str, Any]) -> Path:
@@ -37,7 +45,7 @@ def write_files(folder: Path, files: Mapping[str, Any]) -> Path:
         elif path.suffix == ".json":
             path.write_text(json.dumps(content, indent=1), "utf-8")
         else:
-            path.write_text(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), "utf-8")
+            path.write_text(yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True), "utf-8")
     return folder
 
 

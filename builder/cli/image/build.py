@@ -194,7 +194,7 @@ def _result(built: Built, seconds: float) -> dict[str, object]:
                 "digest": record.digest if (record := built.records.get(layer.id)) else None,
                 "size": record.size if record else 0,
                 "state": "built" if layer.id in built.made else "cached" if record else "config",
-                "receipt": record.receipt or None if record else None,
+                "receipt": record.receipt if record else None,
             }
             for layer in built.plan.layers
         ],
@@ -220,7 +220,7 @@ def _write(built: Built, store: Store, folder: Path, name: str) -> None:
 
 
 def _short(built: Built) -> str:
-    return built.image.digest.removeprefix("sha256:")[:12]
+    return built.image.digest.short
 
 
 def make_image(

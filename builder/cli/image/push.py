@@ -17,6 +17,7 @@ from builder.cli.options import (
     say,
     size,
 )
+from builder.digest import Digest
 from builder.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def push(
     for note in built.plan.notes:
         say(f"warning: {note}")
 
-    def told(digest: str, what: str, count: int) -> None:
+    def told(digest: Digest, what: str, count: int) -> None:
         say(f"  {digest[:19]} {what:9} {size(count):>10}")
 
     digest = push_image(built.image, store, target, told)
@@ -56,7 +57,7 @@ def push(
     print(f"{target.registry}/{target.repository}@{digest}")
 
 
-def _results(store: Store, digest: str, recipe: str) -> bytes:
+def _results(store: Store, digest: Digest, recipe: str) -> bytes:
     from builder.smoke.results import read_results, results_folder, results_path
 
     folder = results_folder(store.root)
@@ -90,6 +91,6 @@ def load(
 
     check_tag(tag)
     built, store = make_image(Project(), recipe, base, set_, compression, profile)
-    name = tag or f"{built.plan.recipe}:{built.image.digest.removeprefix('sha256:')[:12]}"
+    name = tag or f"{built.plan.recipe}:{built.image.digest.short}"
     load_image(built.image, store, name, base_blobs(built.image))
     print(name)

@@ -22,6 +22,7 @@ from builder.cli.options import (
     print_json,
     say,
 )
+from builder.digest import Digest
 from builder.errors import SmokeError, UsageError
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class _Subject:
     checks: list[Check]
     layout: Path
     results: Path
-    ours: set[str] | None
+    ours: set[Digest] | None
     in_docker: GpuImage | None = None
 
 
@@ -175,7 +176,7 @@ def _subject(
     # Running an image takes all of it; looking into it only some layers, which are not kept.
     image = fetch_image(target, store) if runs else remote_image(target)
     where = results_folder(store.root)
-    pulled = pulled_image(target, image.digest, image.manifest["config"]["digest"])
+    pulled = pulled_image(target, image.digest, image.config_digest)
     return _Subject(str(target), image, checks, store.root, where, built_layers(image), pulled)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from builder.cli.options import say
+from builder.digest import Digest
 from builder.errors import EngineError, UsageError
 from builder.model.check import Check
 from builder.model.reference import Reference
@@ -23,13 +24,13 @@ from builder.store.store import Store
 def built_image(built: Built, store: Store) -> GpuImage:
     """An image of the store, under the name that `build --load` gives it in docker."""
     image = built.image
-    name = f"{built.plan.recipe}:{image.digest.removeprefix('sha256:')[:12]}"
+    name = f"{built.plan.recipe}:{image.digest.short}"
     return GpuImage(
         name, frozenset({image.digest, image.config_digest}), lambda: load_image(image, store, name, base_blobs(image))
     )
 
 
-def pulled_image(reference: Reference, digest: str, config: str) -> GpuImage:
+def pulled_image(reference: Reference, digest: Digest, config: Digest) -> GpuImage:
     """An image of a registry, which docker pulls by its digest."""
     name = f"{reference.registry}/{reference.repository}@{digest}"
 
@@ -42,7 +43,7 @@ def pulled_image(reference: Reference, digest: str, config: str) -> GpuImage:
 
 
 def gpu_report(
-    digest: str,
+    digest: Digest,
     checks: Sequence[Check],
     image: GpuImage | None,
     recipe: str | None,

@@ -207,4 +207,4 @@ def _built(project: Project, recipe: str, base: str | None, sets: list[str] | No
         raise UsageError(
             f"no image of {recipe} was built here", cause=error.what, next=f"{build}; or name an image: --image REF"
         ) from error
-    return f"{recipe}:{built.image.digest.removeprefix('sha256:')[:12]}"
+    return f"{recipe}:{built.image.digest.short}"

@@ -51,8 +51,8 @@ class DockerRunner:
             missing = [blob.digest for blob in image.layers if not blob.present]
             if missing:
                 raise CheckNotRun(f"{len(missing)} layers of the image are not here")
-            self.tag = f"builder-smoke:{image.digest.partition(':')[2][:24]}"
-            self._ids = {image.digest, str(image.manifest["config"]["digest"])}
+            self.tag = f"builder-smoke:{image.digest.hex[:24]}"
+            self._ids = {image.digest, str(image.config_digest)}
             self._loaded = self._daemon.image_id(self.tag) not in self._ids
             if self._loaded:
                 self._load(image)
@@ -184,8 +184,8 @@ def _text(error: EngineError) -> str:
 def _archive(image: OpenedImage, tag: str, file: IO[bytes], *, plain: bool) -> None:
     """Write what `docker load` takes: an OCI layout that is, by its manifest.json, docker's own format as well."""
     layout = image.layers[0].path.parents[2]
-    digests = [image.digest, image.manifest["config"]["digest"], *dict.fromkeys(b.digest for b in image.layers)]
-    names = {digest: f"blobs/{digest.replace(':', '/')}" for digest in digests}
+    digests = [image.digest, image.config_digest, *dict.fromkeys(b.digest for b in image.layers)]
+    names = {digest: digest.path for digest in digests}
     size = blob_path(layout, image.digest).stat().st_size
     media_type = image.manifest.get("mediaType", "application/vnd.oci.image.manifest.v1+json")
     described = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from builder.digest import Digest
 from builder.model.check import Check
 from builder.smoke.check import CheckNotRun, check_result
 from builder.smoke.cpu import basic, commands, cuda, media, serving
@@ -22,7 +23,7 @@ MODULES = (basic, commands, cuda, media, serving)
 
 def run_cpu(
     layout: Path,
-    manifest_digest: str | None,
+    manifest_digest: Digest | None,
     checks: Sequence[Check],
     *,
     folder: Path,

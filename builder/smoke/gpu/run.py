@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from builder.digest import Digest
 from builder.doctor.host import Host, ThisHost
 from builder.errors import BuilderError
 from builder.model.base import Base
@@ -39,7 +40,7 @@ MODULES = (image_checks, server_checks)
 
 
 def run_gpu(
-    digest: str,
+    digest: Digest,
     checks: Sequence[Check],
     recipe: Recipe,
     base: Base,

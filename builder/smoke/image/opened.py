@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from builder.digest import Digest, is_digest
+from builder.digest import Digest
 from builder.errors import InvalidError, NetworkError, UsageError
 from builder.jsontext import parse_json
 from builder.oci.manifest import MANIFEST_LIMIT, Manifest, parse_manifest
@@ -20,7 +20,7 @@ class LayerBlob:
     remote: opens the blob as a stream, for an image in a registry.
     """
 
-    digest: str
+    digest: Digest
     size: int
     path: Path
     remote: Callable[[], BinaryIO] | None = None
@@ -44,10 +44,15 @@ class LayerBlob:
 class OpenedImage:
     """An image of one platform. digest is the manifest's."""
 
-    digest: str
+    digest: Digest
     manifest: dict[str, Any]
     config: dict[str, Any]
     layers: tuple[LayerBlob, ...]
+
+    @property
+    def config_digest(self) -> Digest:
+        """The digest of the configuration, by which docker's classic image store knows an image."""
+        return Digest(self.manifest["config"]["digest"])
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -72,7 +77,7 @@ class OpenedImage:
         return dict(item.split("=", 1) for item in self.settings.get("Env") or () if "=" in item)
 
 
-def open_image(layout: Path, digest: str | None = None) -> OpenedImage:
+def open_image(layout: Path, digest: Digest | None = None) -> OpenedImage:
     """Read an image's manifest and configuration.
 
     digest: of a manifest or an index; None: the only image in the layout's index.json. An index gives its linux/arm64
@@ -95,11 +100,9 @@ def open_image(layout: Path, digest: str | None = None) -> OpenedImage:
         manifest = _manifest(blob_path(layout, digest), digest)
     if manifest.is_index:
         raise InvalidError(f"{digest} is not an image manifest", id="manifest-not-image", where=str(layout))
-    named = manifest.json["config"]["digest"]
+    named = manifest.config.digest
     config = read_config(_read(blob_path(layout, named), named), str(blob_path(layout, named)))
-    layers = tuple(
-        LayerBlob(item["digest"], item["size"], blob_path(layout, item["digest"])) for item in manifest.json["layers"]
-    )
+    layers = tuple(LayerBlob(item.digest, item.size, blob_path(layout, item.digest)) for item in manifest.layers)
     return OpenedImage(digest, manifest.json, config, layers)
 
 
@@ -124,15 +127,12 @@ def read_config(data: bytes, where: str) -> dict[str, Any]:
     return found
 
 
-def blob_path(layout: Path, digest: str) -> Path:
-    """The path of a blob in a layout. Raises InvalidError for a malformed digest."""
-    if not is_digest(digest):
-        raise InvalidError(f"not a digest: {digest!a}", id="digest-malformed", where=str(layout))
-    algorithm, _, value = digest.partition(":")
-    return layout / "blobs" / algorithm / value
+def blob_path(layout: Path, digest: Digest) -> Path:
+    """The path of a blob in a layout."""
+    return layout / digest.path
 
 
-def _one(layout: Path, index: Manifest) -> str:
+def _one(layout: Path, index: Manifest) -> Digest:
     found = index.json.get("manifests") or []
     if len(found) > 1:
         wanted = {"os": "linux", "architecture": "arm64"}
@@ -144,10 +144,10 @@ def _one(layout: Path, index: Manifest) -> str:
             where=str(layout),
             next="name the digest of the image",
         )
-    return str(found[0]["digest"])
+    return Digest(found[0]["digest"])
 
 
-def _manifest(path: Path, digest: str | None = None) -> Manifest:
+def _manifest(path: Path, digest: Digest | None = None) -> Manifest:
     data = _read(path, digest)
     try:
         return parse_manifest(data)
@@ -157,7 +157,7 @@ def _manifest(path: Path, digest: str | None = None) -> Manifest:
         ) from None
 
 
-def _read(path: Path, digest: str | None) -> bytes:
+def _read(path: Path, digest: Digest | None) -> bytes:
     """The bytes of a small file. The folder is not trusted: the path may be a pipe or an endless device."""
     try:
         if not path.is_file():

@@ -8,7 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from builder.digest import Digest
 from builder.model.reference import Reference
+from builder.oci.manifest import Descriptor
 from builder.registry.client import Registry
 from builder.smoke.image.opened import LayerBlob, OpenedImage, blob_path, read_config
 from builder.store.store import Store
@@ -48,12 +50,11 @@ def remote_image(reference: Reference, registry: Registry | None = None) -> Open
     pinned = reference.at(manifest.digest)
     config = read_config(client.config(pinned, manifest), str(pinned))
 
-    def stream(digest: str, size: int) -> Callable[[], BinaryIO]:
+    def stream(digest: Digest, size: int) -> Callable[[], BinaryIO]:
         return lambda: cast("BinaryIO", ChunkStream(client.blob(pinned, digest, size)))
 
     layers = tuple(
-        LayerBlob(item["digest"], item["size"], _NOWHERE, stream(item["digest"], item["size"]))
-        for item in manifest.json["layers"]
+        LayerBlob(item.digest, item.size, _NOWHERE, stream(item.digest, item.size)) for item in manifest.layers
     )
     return OpenedImage(manifest.digest, manifest.json, config, layers)
 
@@ -67,25 +68,22 @@ def fetch_image(reference: Reference, store: Store, registry: Registry | None = 
     config = client.config(pinned, manifest)
     parsed = read_config(config, str(pinned))
 
-    def fetch(item: dict[str, Any]) -> None:
+    def fetch(item: Descriptor) -> None:
         with store.writer() as writer:
-            for chunk in client.blob(pinned, item["digest"], item["size"]):
+            for chunk in client.blob(pinned, item.digest, item.size):
                 writer.write(chunk)
-            writer.commit(item["digest"])
+            writer.commit(item.digest)
 
-    missing = {item["digest"]: item for item in manifest.json["layers"] if not store.has(item["digest"])}
+    missing = {item.digest: item for item in manifest.layers if not store.has(item.digest)}
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(fetch, missing.values()))
     store.put(config)
     store.put(manifest.data)
-    layers = tuple(
-        LayerBlob(item["digest"], item["size"], blob_path(store.root, item["digest"]))
-        for item in manifest.json["layers"]
-    )
+    layers = tuple(LayerBlob(item.digest, item.size, blob_path(store.root, item.digest)) for item in manifest.layers)
     return OpenedImage(manifest.digest, manifest.json, parsed, layers)
 
 
-def built_layers(image: OpenedImage) -> set[str] | None:
+def built_layers(image: OpenedImage) -> set[Digest] | None:
     """The layers that builder put into an image, by its history: the others are its base's. None when it names none:
     then all of them are looked at."""
     return {blob.digest for blob, name in zip(image.layers, image.names, strict=True) if name} or None

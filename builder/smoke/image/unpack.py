@@ -21,7 +21,7 @@ from builder.store.blobs import disk_error
 
 def unpacked_root(image: OpenedImage, folder: Path) -> Path:
     """The root folder that `unpack` makes for an image."""
-    return folder / image.digest.replace(":", "-")
+    return folder / image.digest.tag
 
 
 def unpack(image: OpenedImage, folder: Path) -> Path:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from builder.digest import Digest
 from builder.model.check import Check
 from builder.smoke.check import CheckFailed, CheckNotRun, CheckPassed, bind_check, find_kind, run_check
 from builder.smoke.image.opened import OpenedImage, open_image
@@ -48,10 +49,10 @@ ALWAYS = tuple(
 
 def run_static(
     layout: Path,
-    manifest_digest: str | None,
+    manifest_digest: Digest | None,
     checks: Sequence[Check],
     *,
-    ours: Collection[str] | None = None,
+    ours: Collection[Digest] | None = None,
     always: Sequence[Check] = ALWAYS,
     folder: Path | None = None,
 ) -> Report:
@@ -68,7 +69,7 @@ def check_image(
     image: OpenedImage,
     checks: Sequence[Check],
     *,
-    ours: Collection[str] | None = None,
+    ours: Collection[Digest] | None = None,
     always: Sequence[Check] = ALWAYS,
     folder: Path | None = None,
 ) -> Report:
@@ -112,7 +113,7 @@ def _call(function: Callable[[Any], str | CheckPassed], context: Context) -> str
         raise CheckFailed(str(error)) from error
 
 
-def _layers(image: OpenedImage, reads: Sequence[Reads], ours: Collection[str] | None) -> list[int]:
+def _layers(image: OpenedImage, reads: Sequence[Reads], ours: Collection[Digest] | None) -> list[int]:
     """The layers to read. Layers of a remote base are not downloaded."""
     wanted = {each.layers for each in reads}
     if wanted <= {"none"}:

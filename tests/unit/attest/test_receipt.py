@@ -15,7 +15,7 @@ from builder.model.plan import Plan, PlannedLayer
 from tests.support.project import Sample, vendor_base
 
 MakePlan = Callable[..., Plan]
-ROOT = Used("toolchain", "toolchain-amd64", "sha256:" + "a" * 64)
+ROOT = Used("toolchain", "toolchain-amd64", Digest.from_hex("a" * 64))
 
 
 @pytest.fixture
@@ -36,9 +36,9 @@ def test_all_that_is_locked_may_be_read_and_is_in_the_receipt(compiled: PlannedL
     used = ledger.close()
     assert used == tuple(sorted(all_of(compiled)))
     assert {item.kind for item in used} == {"source", "file", "toolchain"}
-    data = receipt(compiled, "sha256:" + "b" * 64, used)
+    data = receipt(compiled, Digest.from_hex("b" * 64), used)
     assert used_of(data) == used
-    assert receipt(compiled, "sha256:" + "b" * 64, used) == data
+    assert receipt(compiled, Digest.from_hex("b" * 64), used) == data
     assert json.loads(data)["key"] == compiled.key
 
 
@@ -46,12 +46,12 @@ def test_all_that_is_locked_may_be_read_and_is_in_the_receipt(compiled: PlannedL
 def test_other_bytes_are_refused(compiled: PlannedLayer, number: int) -> None:
     item = all_of(compiled)[number]
     with pytest.raises(PinError, match="is not what the lock says") as caught:
-        Ledger(compiled, [ROOT]).read(replace(item, digest="sha256:" + "c" * 64))
+        Ledger(compiled, [ROOT]).read(replace(item, digest=Digest.from_hex("c" * 64)))
     assert (caught.value.code, item.digest in caught.value.cause) == (ExitCode.PIN, True)
 
 
 def test_what_is_not_locked_is_refused(compiled: PlannedLayer) -> None:
-    for item in (Used("wheel", "other.whl", "sha256:" + "c" * 64), replace(ROOT, kind="base"), ROOT):
+    for item in (Used("wheel", "other.whl", Digest.from_hex("c" * 64)), replace(ROOT, kind="base"), ROOT):
         with pytest.raises(PinError, match="is not what the lock says"):
             Ledger(compiled).read(item)
     with pytest.raises(PinError, match="it is not in the lock"):
@@ -85,7 +85,7 @@ def test_a_damaged_receipt_is_told(data: bytes) -> None:
 
 def test_a_base_is_named_by_its_manifest(make_plan: MakePlan, small: Sample) -> None:
     assert base_used(make_plan()) is None
-    digest = "sha256:" + "a" * 64
+    digest = Digest.from_hex("a" * 64)
     small.files["recipes/bases/vendor.yaml"] = vendor_base("registry.lan/x:1", digest)
     small.files["recipes/tiny.yaml"]["compatible"] = ["vendor"]
     assert base_used(make_plan(base="vendor")) == Used("base", f"registry.lan/x:1@{digest}", digest)

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from builder.digest import Digest
 from builder.lock.seal import sealed_pin
 from builder.model.base import Pin
 from tests.support.cli import Cli
 from tests.support.mirror import Mirror
 from tests.support.project import LOCKED, ROOT, ask_locks, vendor_base
 
-DIGEST = "sha256:" + "a" * 64
+DIGEST = Digest("sha256:" + "a" * 64)
 NO_NETWORK = """
 import sys
 def watch(event, arguments):

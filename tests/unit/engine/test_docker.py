@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.digest import Digest
 from builder.engine.base import BuildRequest, EngineInfo, LayoutError, LocalBase
 from builder.engine.docker import PROXIES, DockerEngine
 from builder.errors import EngineError, ExitCode
@@ -49,12 +50,14 @@ def test_a_base_that_is_here_stands_for_the_one_that_a_stage_names(
     programs: Programs, request_for: Request, tmp_path: Path
 ) -> None:
     programs.docker()
-    base = LocalBase("registry.lan/a/b:1@sha256:aa", "sha256:aa", "sha256:cc", tmp_path / "base")
+    base = LocalBase(
+        "registry.lan/a/b:1@sha256:aa", Digest.from_hex("a" * 64), Digest.from_hex("c" * 64), tmp_path / "base"
+    )
     DockerEngine().build(request_for(base=base), tmp_path / "layer.tar", print)
     (call,) = programs.calls("docker")
     assert call[call.index("--network") + 1] == "none"
     assert call[call.index("--build-context") + 1] == (
-        f"registry.lan/a/b:1@sha256:aa=oci-layout://{tmp_path / 'base'}@sha256:aa"
+        f"registry.lan/a/b:1@sha256:aa=oci-layout://{tmp_path / 'base'}@sha256:{'a' * 64}"
     )
 
 

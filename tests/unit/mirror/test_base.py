@@ -67,11 +67,11 @@ def test_the_layers_of_a_base_that_is_read_are_mirrored_and_passed_to_the_engine
     for base, pulled, files in local:
         assert base is not None
         assert (base.reference, pulled) == (f"{reading.base_image}@{reading.base_manifest}", False)
-        manifest = files["blobs/sha256/" + base.digest.removeprefix("sha256:")]
+        manifest = files["blobs/sha256/" + base.digest.hex]
         assert files["blobs/sha256/manifest.json"] == manifest
         assert json.loads(files["index.json"])["manifests"][0]["digest"] == base.digest == reading.base_manifest
         assert json.loads(manifest)["config"]["digest"] == base.config
-        assert files["blobs/sha256/" + digest_of(LAYER).removeprefix("sha256:")] == LAYER
+        assert files["blobs/sha256/" + digest_of(LAYER).hex] == LAYER
 
 
 def test_offline_without_its_layers_is_4_and_names_the_command(reading: Plan, bench: Bench, asked: Asked) -> None:

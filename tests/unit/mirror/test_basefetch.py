@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from builder.digest import Digest
 from builder.errors import ExitCode, NetworkError, PinError
 from builder.mirror.basefetch import base_image, with_hermetic_hint
 from builder.model.plan import Plan
@@ -17,7 +18,7 @@ from tests.support.http_registry import Answer, Server, image_manifest
 from tests.support.project import Sample, vendor_base
 
 Vendor = Callable[..., Plan]
-DIFF = "sha256:" + "d" * 64
+DIFF = Digest("sha256:" + "d" * 64)
 
 
 @pytest.fixture

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from builder.digest import Digest
 from builder.errors import UsageError
 from builder.model.reference import Reference
 from tests.support.errors import fails
 from tests.support.fuzz import times
 
-DIGEST = "sha256:" + "0123456789abcdef" * 4
+DIGEST = Digest("sha256:" + "0123456789abcdef" * 4)
 
 
 @pytest.mark.parametrize(

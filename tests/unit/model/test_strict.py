@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from builder.digest import Digest
 from builder.model import base, check, common, layer, lock, recipe
 
 
@@ -47,7 +48,7 @@ BAD: dict[str, tuple[Any, list[Any]]] = {
     "Flag": (common.Flag, ["", "-a", "--a", "a_b", "a=b", "a\n"]),
     "LabelName": (common.LabelName, ["", "A", "a b", "a=b", "a\n", ".a"]),
     "Line": (common.Line, ["a\nb", "a\rb", "a\0b", "a\x1bb", "a\x7fb", "x" * 4097, 5, None]),
-    "Digest": (common.Digest, ["sha256:" + "0" * 63, "sha256:" + "G" * 64, "0" * 64, "sha256:" + "0" * 64 + "\n"]),
+    "Digest": (Digest, ["sha256:" + "0" * 63, "sha256:" + "G" * 64, "0" * 64, "sha256:" + "0" * 64 + "\n"]),
     "Version": (common.Version, ["", "-1", "1 2", "1/2", "1\n", "$(x)"]),
     "FileName": (common.FileName, ["", ".", "..", ".a", "a/b", "a\n", "-a", "a b"]),
     "ImagePath": (common.ImagePath, ["", "a", "/a\nb", "/a\0"]),

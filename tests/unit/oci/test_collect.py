@@ -81,7 +81,7 @@ def test_an_older_image_of_the_recipe_goes_with_what_only_it_needs(make_plan: Ma
     assert record.digest == second.records["compiled"].digest
     blobs = {first.image.digest, first.image.config_digest, source.digest, record.receipt}
     compiled = next(layer.key for layer in old.layers if layer.id == "compiled")
-    expected = {f"blobs/sha256/{digest.removeprefix('sha256:')}" for digest in blobs}
+    expected = {f"blobs/sha256/{digest.hex}" for digest in blobs}
     assert lost == expected | {f"images/{old.key}.json", f"layers/{compiled}.json"}
     assert (account.removed["images"].count, account.removed["layers"].count) == (1, 1)
     assert runner.build(new, offline=True).made == frozenset()
@@ -164,11 +164,12 @@ def test_damaged_records_are_no_trouble(make_plan: MakePlan, runner: Runner, tex
 USER = """
 import sys
 from pathlib import Path
+from builder.digest import Digest
 from builder.store.store import Store
 store = Store(Path(sys.argv[1]))
 for name in sys.argv[2:]:
     if name.startswith("sha256:"):
-        assert store.has(name)
+        assert store.has(Digest(name))
     else:
         assert name == "run" and store.claim("run") is None or store.layer(name) is not None
 print("ready", flush=True)
@@ -228,6 +229,7 @@ def test_a_process_that_does_not_say_what_it_uses_stops_it(store: Store) -> None
 BUILDS = """
 import sys
 from pathlib import Path
+from builder.digest import Digest
 from builder.store.store import Store
 store = Store(Path(sys.argv[1]))
 for n in range(150):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from builder.digest import Digest
 from builder.errors import NetworkError
 from builder.model.plan import Plan, Variable
 from builder.oci.assemble import BaseImage, Image, assemble, environment, parse_base
@@ -24,7 +24,7 @@ MakePlan = Callable[..., Plan]
 
 
 def digest(text: str) -> str:
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    return Digest.of(text.encode())
 
 
 CONFIG: dict[str, Any] = {
@@ -91,8 +91,8 @@ def test_a_hermetic_image_is_its_own_layers(make_plan: MakePlan) -> None:
     names = ["root", "wheels-alpha", "wheels-other", "compiled", "placed"]
     assert [layer["digest"] for layer in top["layers"]] == [digest(f"{name} blob") for name in names]
     assert config["rootfs"] == {"type": "layers", "diff_ids": [digest(f"{name} tar") for name in names]}
-    assert top["config"]["digest"] == image.config_digest == f"sha256:{hashlib.sha256(image.config).hexdigest()}"
-    assert image.digest == f"sha256:{hashlib.sha256(image.manifest).hexdigest()}"
+    assert top["config"]["digest"] == image.config_digest == Digest.of(image.config)
+    assert image.digest == Digest.of(image.manifest)
     assert (image.size, top["mediaType"], top["schemaVersion"]) == (500, OCI_MANIFEST, 2)
     assert not any(layer.of_base for layer in image.layers)
     assert (config["architecture"], config["os"], config["created"]) == ("arm64", "linux", LOCKED)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from builder.digest import Digest
 from builder.errors import EngineError, PinError, UsageError
 from builder.oci.assemble import Image, ImageLayer
 from builder.oci.layout import write_layout
@@ -16,7 +16,7 @@ from builder.store.store import Store
 
 
 def digest(data: bytes) -> str:
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+    return Digest.of(data)
 
 
 def image(store: Store, *layers: bytes, base: tuple[bytes, ...] = (), config: str = "x") -> Image:
@@ -35,7 +35,7 @@ def names(folder: Path) -> dict[str, str]:
 
 
 def blobs(folder: Path) -> dict[str, bytes]:
-    return {f"sha256:{path.name}": path.read_bytes() for path in (folder / "blobs/sha256").iterdir()}
+    return {Digest.from_hex(path.name): path.read_bytes() for path in (folder / "blobs/sha256").iterdir()}
 
 
 def test_a_layout_holds_every_blob_under_its_hash(store: Store, tmp_path: Path) -> None:

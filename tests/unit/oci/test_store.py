@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from builder.digest import Digest
 from builder.errors import EngineError, InvalidError, PinError, UsageError
 from builder.store.store import LayerRecord, Store, default_root
 
@@ -18,7 +18,7 @@ KEY = "a" * 64
 
 
 def digest(data: bytes) -> str:
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+    return Digest.of(data)
 
 
 def blobs(store: Store) -> set[str]:
@@ -81,7 +81,7 @@ def test_many_may_write_the_same_and_different_blobs_at_once(store: Store) -> No
         assert list(workers.map(put, contents)) == [digest(data) for data in contents]
     assert blobs(store) == {digest(data)[7:] for data in contents}
     for name in blobs(store):
-        store.verify(f"sha256:{name}")
+        store.verify(Digest.from_hex(name))
     assert temporary(store) == []
 
 

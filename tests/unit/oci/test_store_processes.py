@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.digest import Digest
 from builder.store.store import Store
 from tests.support.project import ROOT
 from tests.unit.oci.test_store import blobs, temporary
@@ -39,7 +40,7 @@ def test_several_processes_may_write_at_once(tmp_path: Path) -> None:
     store = Store(tmp_path)
     assert len(blobs(store)) == 30
     for name in blobs(store):
-        store.verify(f"sha256:{name}")
+        store.verify(Digest.from_hex(name))
 
 
 HALF = """

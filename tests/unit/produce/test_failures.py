@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _thread
-import hashlib
 import signal
 import threading
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from builder.digest import Digest
 from builder.engine.base import host_architecture
 from builder.errors import BuilderError, EngineError, ExitCode, InvalidError, NetworkError, PinError
 from builder.events import Event
@@ -146,7 +146,7 @@ def test_an_input_that_was_damaged_in_the_store_is_found_before_it_is_used(
     for toolchain in plan.toolchains:
         if (made := runner.store.layer(toolchain.key)) is not None:
             runner.store.discard(made.digest)
-    path = runner.store.blob(f"sha256:{hashlib.sha256(files[name]).hexdigest()}")
+    path = runner.store.blob(Digest.of(files[name]))
     path.chmod(0o644)
     path.write_bytes(changed(files[name]))
     with pytest.raises(PinError, match="is damaged in the store") as caught:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import json
 import os
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import zstandard
 
+from builder.digest import Digest
 from builder.errors import BuilderError, InvalidError, UsageError
 from builder.smoke.image.opened import open_image, read_config
 from builder.smoke.report import Report, Result
@@ -24,7 +24,7 @@ from tests.support.errors import fails
 from tests.unit.smoke.make import Member, hard, layout, link
 
 PLATFORM = {"architecture": "arm64", "os": "linux"}
-DIGEST = "sha256:" + "a" * 64
+DIGEST = Digest("sha256:" + "a" * 64)
 
 CONFIGS: dict[str, Any] = {
     "a list": [],
@@ -99,7 +99,7 @@ def test_a_layer_that_is_described_wrongly_is_invalid(tmp_path: Path, change: di
     image = open_image(tmp_path)
     manifest = {**image.manifest, "layers": [{**image.manifest["layers"][0], **change}]}
     data = json.dumps(manifest).encode()
-    digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+    digest = Digest.of(data)
     (tmp_path / "blobs/sha256" / digest[7:]).write_bytes(data)
     with fails(InvalidError, "manifest-invalid"):
         open_image(tmp_path, digest)

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from builder.digest import Digest
 from builder.errors import NetworkError, PinError
 from builder.model.check import Check
 from builder.model.reference import Reference
-from builder.oci.manifest import OCI_MANIFEST, sha256
+from builder.oci.manifest import OCI_MANIFEST
 from builder.registry.referrers import attach, attached
 from builder.smoke.image.opened import OpenedImage, open_image
 from builder.smoke.image.remote import built_layers, fetch_image, remote_image
@@ -145,7 +146,7 @@ class Registry:
         server.on("PUT", "/v2/team/app/upload/1", self.take)
 
     def take(self, request: Request) -> Answer:
-        digest = sha256(request.body)
+        digest = Digest.of(request.body)
         self.blobs[digest] = request.body
         self.server.on("HEAD", f"/v2/team/app/blobs/{digest}", Answer(200))
         return Answer(201)
@@ -169,17 +170,17 @@ def test_results_are_attached(server: Server, lists: bool) -> None:
     from builder.registry.referrers import artifact
 
     registry = Registry(server, lists)
-    subject = {"mediaType": OCI_MANIFEST, "digest": sha256(b"image"), "size": 5}
+    subject = {"mediaType": OCI_MANIFEST, "digest": Digest.of(b"image"), "size": 5}
     kind = "application/vnd.example.results+json"
     for payload in (b"first", b"second", b"second"):
         made = artifact(subject, payload, kind, {})
-        registry.accept(sha256(made))
+        registry.accept(Digest.of(made))
         registry.accept(subject["digest"].replace(":", "-"))  # type: ignore[attr-defined]
         target = Reference.parse(f"{server.host}/team/app:1")
-        assert attach(client(), target, subject, payload, kind) == sha256(made)
-        told = json.loads(registry.manifests[sha256(made)])
+        assert attach(client(), target, subject, payload, kind) == Digest.of(made)
+        told = json.loads(registry.manifests[Digest.of(made)])
         assert (told["subject"], told["artifactType"]) == (subject, kind)
         assert registry.blobs[told["layers"][0]["digest"]] == payload
         assert registry.blobs[told["config"]["digest"]] == b"{}"
-    listed = attached(client(), server.ref(), sha256(b"image"))
+    listed = attached(client(), server.ref(), Digest.of(b"image"))
     assert [item["artifactType"] for item in listed] == ([] if lists else [kind, kind])

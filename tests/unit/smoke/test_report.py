@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from xml.etree import ElementTree
 
+from builder.digest import Digest
 from builder.smoke.report import Report, Result
 
-DIGEST = "sha256:" + "a" * 64
+DIGEST = Digest("sha256:" + "a" * 64)
 REPORT = Report(
     DIGEST,
     [

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+from builder.digest import Digest
 from builder.errors import InvalidError
 from builder.smoke.html import as_html
 from builder.smoke.report import Report, Result
@@ -14,7 +15,7 @@ from builder.smoke.results import keep_results, read_results, results_folder
 from tests.support.errors import fails
 from tests.unit.smoke.make import layout
 
-DIGEST = "sha256:" + "a" * 64
+DIGEST = Digest("sha256:" + "a" * 64)
 
 
 def result(name: str, tier: str, status: str = "pass", message: str = "fine") -> Result:

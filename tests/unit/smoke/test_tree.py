@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.digest import Digest
 from builder.errors import InvalidError
 from builder.smoke.image import index
 from builder.smoke.image.layerstream import member_path
@@ -188,12 +189,12 @@ def test_choosing_the_image(tmp_path: Path) -> None:
     ]
     (where / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": described}))
     assert open_image(where).digest == arm["digest"]
-    assert open_image(where, amd["digest"]).config["architecture"] == "amd64"
+    assert open_image(where, Digest(amd["digest"])).config["architecture"] == "amd64"
     (where / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [arm, amd]}))
     with fails(InvalidError, "index-ambiguous"):
         open_image(where)
     with fails(InvalidError, "blob-missing"):
-        open_image(where, "sha256:" + "0" * 64)
+        open_image(where, Digest.from_hex("0" * 64))
     with fails(InvalidError, "digest-malformed"):
         open_image(where, "../../etc/passwd")
     path = where / "blobs" / "sha256" / arm["digest"][7:]

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from builder.digest import Digest
 from tests.support.project import ROOT, write_files
 
-DIGEST = "sha256:" + "d" * 64
+DIGEST = Digest("sha256:" + "d" * 64)
 # A `builder` that writes its arguments down and answers from ANSWERS, by the whole command or its name.
 FAKE = """
 import json, os, sys

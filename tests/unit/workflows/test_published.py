@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
@@ -15,6 +14,7 @@ from typing import ClassVar
 
 import pytest
 
+from builder.digest import Digest
 from tests.support.project import ROOT, write_files
 from tests.unit.workflows.checkout import DIGEST
 
@@ -63,7 +63,7 @@ class TestRegistry:
 
     @property
     def digest(self) -> str:
-        return f"sha256:{hashlib.sha256(self.MANIFEST).hexdigest()}"
+        return Digest.of(self.MANIFEST)
 
     def record(self, folder: Path, recipe: str, registry: str = "", digest: str = "", plan: str = "a" * 64) -> None:
         digest = digest or self.digest
