@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.digest import Digest
 from builder.model.plan import Plan
 from builder.model.reference import Reference
 from builder.produce.image import Built
@@ -80,7 +81,7 @@ def test_results_are_attached_when_the_image_is_pushed(host: str, built: Built, 
     manifest = client.manifest(Reference.parse(f"{host}/smoke/attached@{listed['digest']}")).json
     assert manifest["subject"]["digest"] == built.image.digest
     (blob,) = manifest["layers"]
-    report = json.loads(b"".join(client.blob(Reference.parse(target), blob["digest"], blob["size"])))
+    report = json.loads(b"".join(client.blob(Reference.parse(target), Digest(blob["digest"]), blob["size"])))
     assert report["digest"] == built.image.digest
     again = builder(*push, folder=project, store=store.root)
     assert again.returncode == 0 and len(attached(client, Reference.parse(target), built.image.digest)) == 1

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.digest import Digest
 from builder.engine.base import host_architecture
 from builder.errors import EngineError, NetworkError, PinError, UsageError
 from builder.mirror.artifact import ARTIFACT, locked_contents
@@ -58,7 +59,7 @@ def test_a_mirror_holds_every_input_and_the_toolchains_of_all_build_platforms(
     manifest = json.loads(backend.blob(artifact.digest).read_bytes())
     assert {layer["digest"] for layer in manifest["layers"]} == inputs(plan)
     for descriptor in (manifest["config"], *manifest["layers"]):
-        assert backend.blob(descriptor["digest"]).stat().st_size == descriptor["size"]
+        assert backend.blob(Digest(descriptor["digest"])).stat().st_size == descriptor["size"]
     named = {layer["annotations"]["org.opencontainers.image.title"] for layer in manifest["layers"]}
     assert {"beta-1.0-py3-none-any.whl", "widget-1.0.tar.gz"} <= named
 

@@ -195,8 +195,6 @@ def test_choosing_the_image(tmp_path: Path) -> None:
         open_image(where)
     with fails(InvalidError, "blob-missing"):
         open_image(where, Digest.from_hex("0" * 64))
-    with fails(InvalidError, "digest-malformed"):
-        open_image(where, "../../etc/passwd")
     path = where / "blobs" / "sha256" / arm["digest"][7:]
     path.write_bytes(path.read_bytes() + b" ")
     with fails(InvalidError, "blob-damaged"):
