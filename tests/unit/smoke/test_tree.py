@@ -198,7 +198,7 @@ def test_choosing_the_image(tmp_path: Path) -> None:
     path = where / "blobs" / "sha256" / arm["digest"][7:]
     path.write_bytes(path.read_bytes() + b" ")
     with fails(InvalidError, "blob-damaged"):
-        open_image(where, arm["digest"])
+        open_image(where, Digest(arm["digest"]))
 
 
 def test_folders_keep_owner_and_mode(tmp_path: Path) -> None:
