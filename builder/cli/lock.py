@@ -22,7 +22,7 @@ def lock(
         list[str] | None,
         typer.Argument(
             metavar="[NAME]...",
-            help="Bases, sections, sources (NAME or NAME/VERSION), vllm==VERSION; all bases, sections, sources, tools.",
+            help="Bases, sections, sources (NAME or NAME/VERSION), vllm==VERSION; all bases, sections, sources.",
         ),
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only compare with what is requested; no network.")] = False,
@@ -38,8 +38,8 @@ def lock(
     """Lock what recipes/locks/requests.yaml asks for, and pin bases to digests.
 
     Alone it resolves what is missing or was asked for differently; with names, only these. --update resolves what is
-    locked already as well: without names all sections, all sources, those bases of the project that are pinned and, in
-    a checkout, the tools. A base that is not pinned yet is pinned by naming it. What changed is printed, old and new.
+    locked already as well: without names all sections, all sources and those bases of the project that are pinned. A
+    base that is not pinned yet is pinned by naming it. What changed is printed, old and new.
     """
     from builder.lock.selection import Lock
     from builder.project import Project

@@ -8,7 +8,7 @@ from typing import Literal
 
 from builder.errors import BuilderError, ExitCode, NetworkError, PinError
 
-Kind = Literal["debs", "wheels", "sources", "section", "base", "options", "tools"]
+Kind = Literal["debs", "wheels", "sources", "section", "base", "options"]
 """section: one that cannot be read."""
 
 

@@ -48,8 +48,6 @@ def refresh(
     _lock_sources(lock, sources, made, keep_going, say)
     for version in chosen.options:
         _table(version, made, keep_going, say)
-    if chosen.tools:
-        _tools(lock, made, update, keep_going, say)
     _sections(lock, chosen, made, update, keep_going, say)
     return made
 
@@ -142,20 +140,6 @@ def _table(version: str, made: Refreshed, keep_going: bool, say: Callable[[str],
     if changed is not None:
         before = Digest.from_hex(old.sdist) if old else None
         made.changes.append(Change("options", f"vllm=={version}", "sdist", before, Digest.from_hex(changed.sdist)))
-
-
-def _tools(lock: Lock, made: Refreshed, update: bool, keep_going: bool, say: Callable[[str], None]) -> None:
-    from builder.lock.tools import check_tools, update_tools
-
-    if not (update or check_tools(lock.root)):
-        return
-    say("resolving the tools")
-    try:
-        made.changes += update_tools(lock.root, upgrade=update)
-    except BuilderError as error:
-        if not keep_going:
-            raise
-        made.failed.append(problem("tools", "tools", error))
 
 
 def _sections(

@@ -9,13 +9,12 @@ from pathlib import Path
 
 from builder.errors import UsageError
 from builder.lock.freshness import REQUESTS, requested
-from builder.lock.tools import RUN, has_tools
 from builder.model.base import Base
 from builder.model.lock import LockRequests, SourceLock
 from builder.model.lockfile import load_requests
 from builder.project import Project, closest, is_bundled
 
-GROUPS = ("bases", "sections", "sources", "tools")
+GROUPS = ("bases", "sections", "sources")
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,6 @@ class Chosen:
     bases: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
-    tools: bool = False
     every: bool = False
 
 
@@ -87,7 +85,7 @@ class Lock:
         if not names:
             requests = self.requests if self.is_own else LockRequests()
             sections, sources = tuple(requested(requests)), tuple(requests.sources)
-            return Chosen(sections, (), sources, tools=has_tools(self.root), every=True)
+            return Chosen(sections, (), sources, every=True)
         found = Chosen()
         for name in names:
             one = self._one(name)
@@ -97,7 +95,6 @@ class Lock:
                 bases=_joined(found.bases, one.bases),
                 sources=_joined(found.sources, one.sources),
                 options=_joined(found.options, one.options),
-                tools=found.tools or one.tools,
             )
         return found
 
@@ -109,7 +106,6 @@ class Lock:
                 "bases": lambda: Chosen(bases=tuple(self.registry_bases())),
                 "sections": lambda: Chosen(sections=tuple(requested(self.requests))),
                 "sources": lambda: Chosen(sources=tuple(self.requests.sources) or (name,)),
-                "tools": self._tools,
             }[name]()
         if name in self.section_names:
             return Chosen(sections=(name,))
@@ -119,7 +115,8 @@ class Lock:
             return Chosen(bases=(base.name,)) if base.pin else Chosen(sections=self._made_of(base))
         recipe = name in self.project.recipe_names()
         raise UsageError(
-            f"there is nothing to lock that is called {name!r}",
+            f"there is nothing to lock with the name {name!r}",
+            id="lock-name-unknown",
             cause=f"it is a recipe: its base is {self.project.recipe(name).base}" if recipe else self._closest(name),
             next="name a base, a section of recipes/locks/requests.yaml, a source, vllm==VERSION, or nothing for all",
         )
@@ -130,11 +127,6 @@ class Lock:
         section = self.project.section("sources") if self.project.has_section("sources") else None
         locked = (source.name for source in section.sources) if isinstance(section, SourceLock) else ()
         return list(dict.fromkeys([*self.requests.sources, *locked]))
-
-    def _tools(self) -> Chosen:
-        if not has_tools(self.root):
-            raise UsageError("there are no tools to lock here", cause=f"only a checkout of builder has {RUN}")
-        return Chosen(tools=True)
 
     def _base(self, name: str) -> Base | None:
         if name in self.project.base_names():

@@ -12,7 +12,6 @@ from builder.lock.freshness import REQUESTS, check, requested, stale
 from builder.lock.seal import is_own_pin
 from builder.lock.selection import Chosen, Lock
 from builder.lock.sourcelist import SECTION
-from builder.lock.tools import check_tools
 from builder.model.lockfile import load_section
 
 if TYPE_CHECKING:
@@ -50,8 +49,6 @@ def local_problems(lock: Lock, chosen: Chosen, say: Callable[[str], None]) -> li
         for name in names
         if (pin := lock.project.base(name).pin) and not is_own_pin(pin)
     ]
-    if chosen.tools:
-        problems += check_tools(lock.root)
     return [*problems, *_options(chosen)]
 
 

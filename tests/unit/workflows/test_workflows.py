@@ -182,7 +182,7 @@ def test_requirements_are_hashed_and_name_no_host(name: str) -> None:
     [("requirements.txt", None), ("dev-requirements.txt", "dev"), ("ci/requirements.txt", "actionlint")],
 )
 def test_requirements_are_what_the_project_asks_for(name: str, group: str | None) -> None:
-    """`builder lock tools` makes them."""
+    """`scripts/ci/run tools` writes them."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     asked = project["dependency-groups"][group] if group else project["project"]["dependencies"]
     locked = dict(re.findall(r"^([a-z0-9-]+)==([^\s;]+)", (ROOT / "scripts" / name).read_text("utf-8"), re.M))
