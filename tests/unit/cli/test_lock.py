@@ -80,16 +80,16 @@ def test_the_whole_repository_is_checked_within_a_second() -> None:
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (("--update", "vendr"), "there is nothing to lock that is called 'vendr'\n  cause: did you mean vendor"),
+        (("--update", "vendr"), "[lock-name-unknown]\n  cause: did you mean vendor"),
         (("--update", "tiny-whels"), "did you mean tiny-wheels"),
         (("--check", "widgt"), "did you mean widget"),
-        (("vendor", "nowhere"), "called 'nowhere'"),
+        (("vendor", "nowhere"), "[lock-name-unknown]"),
         (("--update", "widget"), "widget is pinned by hand"),
         (("--update", "vllm==nonsense"), "vllm==nonsense is not a released version"),
         (("--remote",), "--remote goes with --check"),
         (("--check", "--update"), "choose one"),
         (("--check", "--keep-going"), "choose one"),
-        (("--update", "../../etc/passwd"), "there is nothing to lock"),
+        (("--update", "../../etc/passwd"), "[lock-name-unknown]"),
     ],
 )
 def test_wrong_names_are_usage_errors_and_nothing_is_asked_or_written(
