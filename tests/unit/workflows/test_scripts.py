@@ -31,7 +31,7 @@ class TestTools:
         done = checkout.run("scripts/test", "--fast", "-x", BUILDER_DEV=str(checkout.folder))
         assert done.returncode == 0, done.stderr
         ran = [line.split()[0] for line in checkout.logged()]
-        assert ran == ["ruff", "ruff", "mypy", "lint-imports", "actionlint", "zizmor", "python"]
+        assert ran == ["ruff", "ruff", "mypy", "lint-imports", "python", "actionlint", "zizmor", "python"]
         assert checkout.logged()[-1].endswith("tests/unit -m not network -x")
 
     def test_a_program_that_does_not_exist(self, checkout: Checkout) -> None:
