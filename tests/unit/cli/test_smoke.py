@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from builder.cli.app import app
 from builder.errors import SmokeError, UsageError
-from tests.unit.smoke.make import layout
+from tests.support.images import layout
 
 TESTS = {
     "schemaVersion": "2.0.0",

@@ -18,8 +18,8 @@ from builder.project import Project
 from builder.smoke.gpu.machine import GpuImage, Options
 from builder.smoke.gpu.run import run_gpu
 from builder.smoke.report import Report
+from tests.support.gpu_findings import DEVICE, MARLIN, REDUCED, TRITON, changed
 from tests.support.project import ROOT
-from tests.unit.smoke.test_gpu_judge import DEVICE, MARLIN, REDUCED, TRITON, changed
 
 PROJECT = Project()
 QUERY = "nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv,noheader"
@@ -82,7 +82,7 @@ class Machine:
         (self.home / "peer").mkdir(parents=True)
         self.bin.mkdir()
         python = f"{sys.executable} -I -S"
-        self.program("docker", f'exec {python} {ROOT / "tests/unit/smoke/fake_docker.py"} "$@"')
+        self.program("docker", f'exec {python} {ROOT / "tests/support/docker_program.py"} "$@"')
         # What stands before the address are ssh's options; behind it is one command for the peer's shell.
         self.program("ssh", f'while [ "$1" = -o ]; do shift 2; done\nFAKE_PEER=1 PATH={self.bin}:$PATH exec sh -c "$2"')
         self.program("ip", f"echo '{ROUTE.replace('.100.10', '.100.11')}'")

@@ -9,7 +9,7 @@ import pytest
 from builder.smoke.elf.dynamic import read_dynamic
 from builder.smoke.elf.fatbin import inventory
 from builder.smoke.elf.object import machine_name, machine_of, reader
-from tests.unit.smoke.make import elf, fatbin
+from tests.support.images import elf, fatbin
 
 
 def test_dynamic_section() -> None:

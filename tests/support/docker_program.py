@@ -102,7 +102,7 @@ class FakeDocker:
         return 0, "0123456789ab\n", ""
 
     def thread(self, folder: Path, port: int, faults: list[str]) -> Answer:
-        from tests.unit.smoke import openai_server
+        from tests.support import openai_server
 
         assert self.threads is not None
         (folder / "log").write_text(openai_server.log(faults))

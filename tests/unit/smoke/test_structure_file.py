@@ -14,7 +14,7 @@ from builder.smoke.report import Report
 from builder.smoke.static.run import run_static
 from builder.smoke.structure_file import structure_checks
 from builder.smoke.structure_format import pattern
-from tests.unit.smoke.make import Member, folder, layout, link, program
+from tests.support.images import Member, folder, layout, link, program
 
 ENV = ["PATH=/usr/bin", "HOME=/root"]
 

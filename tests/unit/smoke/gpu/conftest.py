@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from builder.smoke.gpu.docker import Docker, Done
-from tests.unit.smoke.fake_docker import FakeDocker
-from tests.unit.smoke.gpu_machine import Machine
+from tests.support.docker_program import FakeDocker
+from tests.support.gpu_machine import Machine
 
 
 @pytest.fixture
