@@ -1,4 +1,4 @@
-"""The command `builder`: runs the command line and turns every error into a message and an exit code."""
+"""The entry point: runs one command, turns every error into a message and an exit code, handles signals."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import FrameType
 
 STOPPED = {signal.SIGINT: 130, signal.SIGTERM: 143}
-"""Exit codes of a stopped command, as shells spell them: 128 and the signal's number."""
+"""Exit codes of a command that a signal stopped: 128 plus the number of the signal, as shells have it."""
 
 _stopped_by: signal.Signals | None = None
 
@@ -20,46 +20,68 @@ _stopped_by: signal.Signals | None = None
 def main() -> None:
     """Entry point. Exit codes: `builder.errors.ExitCode`; 130 after Ctrl-C, 143 after SIGTERM."""
     handle_sigterm()
-    signal.signal(signal.SIGINT, _terminated)
-    sys.unraisablehook = _unraisable
+    signal.signal(signal.SIGINT, _on_signal)
+    sys.unraisablehook = _on_unraisable
     _open_standard_streams()
-    # At the end nothing is left to be stopped but the interpreter's own clearing up.
+    # After this function only the interpreter's own cleanup is left to interrupt.
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
-    sys.exit(_run())
+    sys.exit(run_and_report())
+
+
+def run_and_report(arguments: Sequence[str] | None = None) -> int:
+    """Run one command, print its error if it fails, and return its exit code.
+
+    arguments: of the command line; None: those of this process. Signals and standard streams stay as they are.
+    """
+    from builder.errors import ExitCode
+
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # The reader of standard output has gone: nobody is left to report to.
+        code = int(ExitCode.DONE)
+    except OSError as error:
+        _report(_os_error(error))
+        code = int(ExitCode.ENGINE)
+    # Otherwise the interpreter would write what is still buffered when it exits, and fail again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
 
 
 def handle_sigterm() -> None:
-    """From here on SIGTERM ends this process as Ctrl-C does: what is under way is undone, containers are removed."""
-    signal.signal(signal.SIGTERM, _terminated)
+    """Make SIGTERM end this process as Ctrl-C does: temporary files and containers are removed first."""
+    signal.signal(signal.SIGTERM, _on_signal)
 
 
-def _terminated(number: int, frame: FrameType | None) -> None:
-    """What ends jobs of CI and services ends a build as Ctrl-C does: engines stop, and the store is left clean."""
-    global _stopped_by  # noqa: PLW0603 - a handler has no other way to tell
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt, so that engines stop and the store is left clean after SIGTERM as after Ctrl-C."""
+    global _stopped_by  # noqa: PLW0603 - a signal handler cannot return a value
     _stopped_by = signal.Signals(number)
     raise KeyboardInterrupt
 
 
-def _unraisable(found: sys.UnraisableHookArgs) -> None:
-    """Compiled code, as pydantic's, cannot always pass a KeyboardInterrupt on; what it then does ends in `_guarded`."""
-    if not isinstance(found.exc_value, KeyboardInterrupt):
-        sys.__unraisablehook__(found)
+def _on_unraisable(error: sys.UnraisableHookArgs) -> None:
+    """Hide a KeyboardInterrupt that compiled code, such as pydantic's, cannot raise. `_run` reports what follows."""
+    if not isinstance(error.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(error)
 
 
-class _Results(io.TextIOWrapper):
-    """Standard output: an error of it says so."""
+class _Stdout(io.TextIOWrapper):
+    """Standard output; an OSError of it names it."""
 
     def write(self, text: str) -> int:
-        with _named():
+        with _naming_stdout():
             return super().write(text)
 
     def flush(self) -> None:
-        with _named():
+        with _naming_stdout():
             super().flush()
 
 
-class _Messages(io.TextIOWrapper):
-    """Standard error: that a message cannot be told is no reason to give up the work."""
+class _Stderr(io.TextIOWrapper):
+    """Standard error; the work goes on when a message cannot be written."""
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError):
@@ -72,7 +94,7 @@ class _Messages(io.TextIOWrapper):
 
 
 @contextlib.contextmanager
-def _named() -> Iterator[None]:
+def _naming_stdout() -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -81,9 +103,9 @@ def _named() -> Iterator[None]:
 
 
 def _open_standard_streams() -> None:
-    """Text that any locale takes, for a Dockerfile is UTF-8 and a message must come out; and a stream for each.
+    """Make the standard streams write UTF-8 in any locale, and open those that the caller closed on /dev/null.
 
-    A stream that the caller closed leads to nowhere: else the next file that is opened would take its number.
+    A closed stream would give its number to the next file that is opened.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
@@ -92,79 +114,61 @@ def _open_standard_streams() -> None:
                 os.dup2(descriptor, number)
                 os.close(descriptor)
             setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
-    for name, kind in (("stdout", _Results), ("stderr", _Messages)):
+    for name, kind in (("stdout", _Stdout), ("stderr", _Stderr)):
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
             lines = stream.line_buffering
-            made = kind(stream.detach(), encoding="utf-8", errors="backslashreplace", line_buffering=lines)
-            setattr(sys, name, made)
+            utf8 = kind(stream.detach(), encoding="utf-8", errors="backslashreplace", line_buffering=lines)
+            setattr(sys, name, utf8)
 
 
-def _run() -> int:
-    """Run the command line; every way in which it can end is told and has its exit code."""
-    from builder.errors import ExitCode
-
-    try:
-        code = _guarded()
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:
-        # The reader of our output has left; there is nobody to tell.
-        code = int(ExitCode.DONE)
-    except OSError as error:
-        _tell(_disk_words(error))
-        code = int(ExitCode.ENGINE)
-    # What is still held for it would be written at the end, and fail again.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return code
-
-
-def _disk_words(error: OSError) -> str:
-    where = f": {error.filename}" if error.filename is not None else ""
-    return f"builder: {error.strerror or error}{where}\n  next:  check permissions and free space there"
-
-
-def _tell(text: str) -> None:
-    from builder.text import printable
-
-    print(printable(text), file=sys.stderr, flush=True)
-
-
-def _failed(text: str, code: int) -> int:
-    """Tell what failed; but what goes wrong once a signal has come is because of that."""
-    if _stopped_by is not None:
-        _tell("builder: stopped; what was finished stays in the store, run the same command to go on")
-        return STOPPED[_stopped_by]
-    _tell(text)
-    return code
-
-
-def _guarded() -> int:
+def _run(arguments: Sequence[str] | None) -> int:
+    """Run one command; report every error but a failing standard output."""
     from builder.errors import BuilderError, ExitCode
 
     try:
         from builder.cli.app import run
 
-        return run()
+        return run(arguments)
     except BuilderError as error:
         return _failed(f"builder: {error}", int(error.code))
     except KeyboardInterrupt:
-        return _failed("builder: stopped", STOPPED[signal.SIGINT])
+        return _failed("builder: stopped [stopped]", STOPPED[signal.SIGINT])
     except BrokenPipeError:
         raise
     except OSError as error:
-        return _failed(_disk_words(error), int(ExitCode.ENGINE))
+        return _failed(_os_error(error), int(ExitCode.ENGINE))
     except MemoryError:
-        text = "builder: no memory left\n  next:  free some, or raise the limit (ulimit -v)"
+        text = "builder: out of memory [out-of-memory]\n  next:  free memory, or raise the limit (ulimit -v)"
         return _failed(text, int(ExitCode.ENGINE))
     except Exception as error:
         if os.environ.get("BUILDER_DEBUG"):
             raise
         return _failed(
-            f"builder: a bug: {type(error).__name__}: {error}\n"
+            f"builder: a bug: {type(error).__name__}: {error} [bug]\n"
             "  next:  please report it, with the output of the same command under BUILDER_DEBUG=1",
             int(ExitCode.BUG),
         )
+
+
+def _failed(text: str, code: int) -> int:
+    """Report an error and return its exit code. After a signal every error is a consequence of that signal."""
+    if _stopped_by is not None:
+        _report("builder: stopped [stopped]\n  next:  run the same command to go on: finished work is in the store")
+        return STOPPED[_stopped_by]
+    _report(text)
+    return code
+
+
+def _os_error(error: OSError) -> str:
+    where = f": {error.filename}" if error.filename is not None else ""
+    return f"builder: {error.strerror or error}{where} [os-error]\n  next:  check permissions and free space there"
+
+
+def _report(text: str) -> None:
+    from builder.text import printable
+
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""The command line: one thin module for each command."""
+"""The command line: one module for each command, grouped by what it is about, and what the commands share."""

@@ -1,67 +1,76 @@
-"""All commands in one application."""
+"""The application: the list of all commands. A command's module is imported only when that command is called."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
-from typing import Annotated
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from builder import __version__
-from builder.cli.image.build import build
-from builder.cli.image.gc import gc
-from builder.cli.image.mirror import mirror
-from builder.cli.image.plan import plan, render
-from builder.cli.image.push import load, push
-from builder.cli.image.test import test
-from builder.cli.lock import lock
-from builder.cli.options import JsonOption, print_json
-from builder.cli.recipe.lint import lint, rules
-from builder.cli.recipe.listing import list_, show
-from builder.cli.recipe.new import new
-from builder.cli.spark.bench import bench
-from builder.cli.spark.doctor import doctor
-from builder.cli.spark.prefetch import prefetch
-from builder.cli.spark.run import run as run_recipe
 
 INTERRUPTED = 130
 
+COMMANDS = {
+    "list": ("recipe.list:list_", "List recipes, bases or layers."),
+    "show": ("recipe.show:show", "Show all facts about one recipe, base or layer."),
+    "new": ("recipe.new:new", "Write the start of a new recipe or layer."),
+    "lint": ("recipe.lint:lint", "Check recipes against the rules of the hardware."),
+    "rules": ("recipe.rules:rules", "List the rules of the hardware, or explain one."),
+    "lock": ("lock:lock", "Resolve, update or check the lock, and pin bases."),
+    "plan": ("image.plan:plan", "Show what a build would do, and do nothing."),
+    "render": ("image.render:render", "Print one Dockerfile that makes an equivalent image."),
+    "build": ("image.build:build", "Build images and print their digests."),
+    "test": ("image.test:test", "Run the smoke checks of an image."),
+    "push": ("image.push:push", "Push a built image and print its reference."),
+    "load": ("image.load:load", "Load a built image into docker."),
+    "mirror": ("image.mirror:mirror", "Copy all inputs of recipes to a folder or a registry."),
+    "gc": ("image.gc:gc", "Delete from the store what no kept image needs."),
+    "run": ("spark.run:run", "Print or run the command that serves a recipe."),
+    "prefetch": ("spark.prefetch:prefetch", "Print or run the downloads of a recipe's weights."),
+    "bench": ("spark.bench:bench", "Measure the speed of a running server."),
+    "doctor": ("spark.doctor:doctor", "Check that this machine can serve a recipe."),
+    "engines": ("engines:engines", "List the build engines of this machine."),
+}
+"""Every command: its module below builder.cli and its function, and the summary that `builder --help` prints."""
+
+
+class _Commands(TyperGroup):
+    """All commands by name and summary; `resolve_command` replaces the called one by the real command."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, summary_only, rest = super().resolve_command(ctx, args)
+        return name, load_command(name) if summary_only is not None and name is not None else None, rest
+
+
+def load_command(name: str) -> Any:
+    """Import the module of a command and make the command, with its options and help."""
+    module, function = COMMANDS[name][0].split(":")
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    single.command(name, short_help=COMMANDS[name][1])(getattr(import_module(f"builder.cli.{module}"), function))
+    return typer.main.get_command(single)
+
+
 app = typer.Typer(
     name="builder",
+    cls=_Commands,
     help="Builds reproducible vLLM container images for NVIDIA DGX Spark (GB10).",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
 )
-app.command("list")(list_)
-app.command("run")(run_recipe)
-commands = (show, lint, rules, lock, plan, render, build, test, push, load, mirror, prefetch, gc, bench, doctor, new)
-for command in commands:
-    app.command()(command)
 
 
-@app.command()
-def engines(
-    usable: Annotated[bool, typer.Option("--usable", help="Only say with the exit code whether there is one.")] = False,
-    json_: JsonOption = False,
-) -> None:
-    """Say which engines can be used here, and what is missing for the others."""
-    from builder.engine.buildah import BuildahEngine
-    from builder.engine.docker import DockerEngine
-    from builder.engine.select import select_engine
+def _not_loaded() -> None:
+    """Stands for a command until it is called."""
 
-    if usable:
-        select_engine(None)
-        return
-    found = (DockerEngine().probe(), BuildahEngine().probe())
-    if json_:
-        print_json([{**asdict(info), "usable": info.usable} for info in found])
-        return
-    for info in found:
-        state = f"{info.version}, usable" if info.usable else f"not usable: {info.problem}; {info.fix}"
-        print(f"{info.name}: {state}")
+
+for _name, (_, _summary) in COMMANDS.items():
+    app.command(_name, short_help=_summary)(_not_loaded)
 
 
 @app.callback(invoke_without_command=True)
@@ -73,24 +82,28 @@ def root(
         raise typer.Exit
 
 
-def run() -> int:
-    """Run the command line and return its exit code. Errors of our own are raised as BuilderError."""
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code. arguments: of the command line; None: those of this process.
+
+    Raises BuilderError for an expected failure, KeyboardInterrupt when the command was interrupted, and
+    BrokenPipeError when the reader of standard output has gone.
+    """
     try:
-        result = app(standalone_mode=False)
+        result = app(arguments, prog_name="builder", standalone_mode=False)
     except typer.Exit as error:
         result = error.exit_code
     except typer.Abort:
         raise KeyboardInterrupt from None
     except SystemExit:
-        # How typer and rich end when the reader of our output has left.
+        # typer and rich exit so when the reader of standard output has gone.
         raise BrokenPipeError from None
     except Exception as error:
-        # Wrong usage. typer's own copy of click has no public name for this class, in some versions no click at all.
+        # Wrong usage. This class has no public name: some versions of typer carry a copy of click, others import it.
         if not (hasattr(error, "show") and hasattr(error, "exit_code")):
             raise
         error.show(file=sys.stderr)
         return int(error.exit_code)
     if result == INTERRUPTED:
-        # How typer hands on a KeyboardInterrupt.
+        # typer returns this code instead of raising KeyboardInterrupt.
         raise KeyboardInterrupt
     return result if isinstance(result, int) else 0

@@ -1,20 +1,21 @@
-"""`builder lock`: resolve, refresh and check the lock."""
+"""`builder lock`: resolve, update and check the lock, and pin bases."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from builder.cli.options import JsonOption, print_json, say
+from builder.cli.options import JsonOption
+from builder.cli.output import print_json, print_table, say
 from builder.digest import Digest, is_digest
 from builder.errors import UsageError
-
-if TYPE_CHECKING:
-    from builder.lock.findings import Change
-    from builder.lock.refresh import Refreshed
-    from builder.lock.selection import Chosen, Lock
+from builder.lock.findings import Change, raise_for
+from builder.lock.refresh import Refreshed, refresh
+from builder.lock.selection import Chosen, Lock
+from builder.lock.verify import local_problems, remote_problems
+from builder.project import Project
 
 
 def lock(
@@ -22,91 +23,82 @@ def lock(
         list[str] | None,
         typer.Argument(
             metavar="[NAME]...",
-            help="Bases, sections, sources (NAME or NAME/VERSION), vllm==VERSION; all bases, sections, sources.",
+            help="Bases, sections, sources (NAME or NAME/VERSION), vllm==VERSION; or bases, sections, sources for all.",
         ),
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Only compare with what is requested; no network.")] = False,
-    remote: Annotated[
-        bool, typer.Option("--remote", help="With --check: also ask registries and mirrors for what is pinned.")
+    check: Annotated[
+        bool, typer.Option("--check", help="Only compare the lock with its requests; use no network.")
     ] = False,
-    update: Annotated[bool, typer.Option("--update", help="Resolve anew what is locked already.")] = False,
+    remote: Annotated[
+        bool, typer.Option("--remote", help="With --check: also ask registries and mirrors for everything locked.")
+    ] = False,
+    update: Annotated[bool, typer.Option("--update", help="Resolve again what is locked already.")] = False,
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Leave what cannot be resolved as it is, and go on with the others.")
+        bool, typer.Option("--keep-going", help="Go on when an entry cannot be resolved; that entry stays unchanged.")
     ] = False,
     json_: JsonOption = False,
 ) -> None:
-    """Lock what recipes/locks/requests.yaml asks for, and pin bases to digests.
+    """Lock everything that recipes/locks/requests.yaml asks for, and pin bases to digests.
 
-    Alone it resolves what is missing or was asked for differently; with names, only these. --update resolves what is
-    locked already as well: without names all sections, all sources and those bases of the project that are pinned. A
-    base that is not pinned yet is pinned by naming it. What changed is printed, old and new.
+    Without options, resolve entries that are missing or whose request changed; with names, only these entries.
+    --update also resolves entries that are locked already: without names all sections, all sources and all pinned
+    bases of the project. To pin a base for the first time, name it. Each change is printed with its old and new value.
     """
-    from builder.lock.selection import Lock
-    from builder.project import Project
-
     if check and (update or keep_going):
-        raise UsageError("--check only compares, --update and --keep-going are for resolving: choose one")
+        raise UsageError("--check excludes --update and --keep-going", id="lock-options-conflict")
     if remote and not check:
-        raise UsageError("--remote goes with --check", next="builder lock --check --remote")
-    everything = Lock(Project(), writing=not check)
-    chosen = everything.choose(names or ())
+        raise UsageError("--remote needs --check", id="lock-remote-without-check", next="builder lock --check --remote")
+    whole = Lock(Project(), writing=not check)
+    chosen = whole.choose(names or ())
     if check:
-        _check(everything, chosen, remote, json_)
+        _check(whole, chosen, remote, json_)
     else:
-        _refresh(everything, chosen, update, keep_going, json_)
+        _refresh(whole, chosen, update, keep_going, json_)
 
 
 def _check(lock: Lock, chosen: Chosen, remote: bool, json_: bool) -> None:
-    from builder.lock.findings import raise_for
-    from builder.lock.verify import local_problems, remote_problems
-
     problems = local_problems(lock, chosen, say)
-    what = "of what is locked is not as requested"
+    what = "locked entries do not match their requests"
     if remote:
         problems += remote_problems(lock, chosen, say)
-        what = "of what is locked is not as requested, gone or out of reach"
+        what = "locked entries do not match their requests, are gone or cannot be reached"
     if json_:
         print_json([asdict(problem) for problem in problems])
     raise_for(problems, f"{len({problem.name for problem in problems})} {what}")
 
 
 def _refresh(lock: Lock, chosen: Chosen, update: bool, keep_going: bool, json_: bool) -> None:
-    from builder.lock.findings import raise_for
-    from builder.lock.refresh import Refreshed, refresh
-
-    made = Refreshed()
+    done = Refreshed()
     try:
-        refresh(lock, chosen, update=update, keep_going=keep_going, say=say, done=made)
+        refresh(lock, chosen, update=update, keep_going=keep_going, say=say, done=done)
     except BaseException:
-        if made.changes or (json_ and made.failed):  # changes were written
-            _tell(made, json_)
+        # These changes are in the files already.
+        if done.changes or (json_ and done.failed):
+            _print(done, json_)
         raise
-    _tell(made, json_)
-    if not made.changes and not made.failed:
+    _print(done, json_)
+    if not done.changes and not done.failed:
         say("nothing changed")
-    raise_for(made.failed, f"{len(made.failed)} could not be resolved and stay as they were")
+    raise_for(done.failed, f"{len(done.failed)} entries could not be resolved and stay unchanged")
 
 
-def _tell(made: Refreshed, json_: bool) -> None:
+def _print(done: Refreshed, json_: bool) -> None:
     if json_:
-        changes = [asdict(change) for change in made.changes]
-        print_json({"changes": changes, "failed": [asdict(problem) for problem in made.failed]})
-    elif made.changes:
-        _print(made.changes)
+        changes = [asdict(change) for change in done.changes]
+        print_json({"changes": changes, "failed": [asdict(problem) for problem in done.failed]})
+    elif done.changes:
+        print_table([_row(change) for change in done.changes], ("name", "item", "old", "new"))
 
 
-def _print(changes: list[Change]) -> None:
-    from builder.cli.recipe.listing import print_table
-
-    rows = [{**asdict(change), "old": _short(change.old), "new": _short(change.new)} for change in changes]
-    print_table(rows, ("name", "item", "old", "new"))
+def _row(change: Change) -> dict[str, object]:
+    return {**asdict(change), "old": _short(change.old), "new": _short(change.new)}
 
 
 def _short(text: str | None) -> str | None:
-    """A digest or commit in a length that people compare; JSON has the whole."""
+    """The first 16 digits of a digest or commit, which are enough to compare; --json prints all."""
     if text is None:
         return None
     if is_digest(text):
         return f"sha256:{Digest(text).hex[:16]}…"
-    is_hex = len(text) in (40, 64) and all(letter in "0123456789abcdef" for letter in text)
+    is_hex = len(text) in (40, 64) and all(digit in "0123456789abcdef" for digit in text)
     return text[:16] + "…" if is_hex else text

@@ -1,36 +1,29 @@
-"""Options that several commands share, and what they mean."""
+"""Options that several commands share: their names, their help and their types."""
 
 from __future__ import annotations
 
-import json
-import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from builder.errors import UsageError
-from builder.text import escaped, printable
-
-if TYPE_CHECKING:
-    from builder.mirror.source import MirrorSource
-    from builder.model.plan import Plan
-    from builder.project import Project
-    from builder.store.store import Store
-
-RecipeOption = Annotated[str, typer.Option("--recipe", "-r", help="Recipe to use; `builder list` shows them.")]
+RecipeOption = Annotated[str, typer.Option("--recipe", "-r", help="Name of the recipe; `builder list` shows all.")]
 BaseOption = Annotated[
     str | None,
-    typer.Option("--base", help="Base to build on instead of the recipe's own: a name, an alias or a family."),
+    typer.Option("--base", help="Base to use instead of the recipe's own: a name, an alias or a family."),
 ]
 ProfileOption = Annotated[
     str | None, typer.Option("--profile", "-p", help="Profile of the recipe; `builder show RECIPE` lists them.")
 ]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", help="A layer's parameter, as LAYER.PARAMETER=VALUE. May be repeated.")
+    list[str] | None,
+    typer.Option("--set", help="Set a parameter of a layer: LAYER.PARAMETER=VALUE. May be repeated."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+PlatformOption = Annotated[str, typer.Option("--platform", help="Platform of the image.")]
+CompressionOption = Annotated[
+    str, typer.Option("--compression", help="Compression of the layers: zstd, or gzip for old clients.")
+]
 OfflineOption = Annotated[
-    bool, typer.Option("--offline", help="Use nothing but what is in the store, and the mirror where one is named.")
+    bool, typer.Option("--offline", help="Use only what is in the store, and in the mirror if one is named.")
 ]
 MirrorOption = Annotated[
     str | None,
@@ -38,72 +31,4 @@ MirrorOption = Annotated[
         "--mirror", envvar="BUILDER_MIRROR", help="Take inputs from this mirror first: DIR or REGISTRY/REPOSITORY."
     ),
 ]
-PlatformOption = Annotated[str, typer.Option("--platform", help="Platform of the image.")]
-CompressionOption = Annotated[
-    str, typer.Option("--compression", help="How layers are compressed: zstd, or gzip for old clients.")
-]
-
-
-def open_store() -> Store:
-    """The store of this user."""
-    from builder.store.store import Store, default_root
-
-    return Store(default_root())
-
-
-def make_plan(
-    project: Project,
-    recipe: str,
-    base: str | None,
-    sets: list[str] | None,
-    platform: str = "linux/arm64",
-    compression: str = "zstd",
-    profile: str | None = None,
-) -> Plan:
-    """The plan that the common options ask for."""
-    from builder.oci.format import MEDIA_TYPES
-    from builder.plan.resolve import parse_sets, resolve
-
-    if compression not in MEDIA_TYPES:
-        raise UsageError(f"there is no compression {compression!r}", cause=f"one of {', '.join(MEDIA_TYPES)}")
-    return resolve(
-        project,
-        project.recipe(recipe),
-        base=base,
-        sets=parse_sets(sets or []),
-        platform=platform,
-        compression=compression,
-        profile=profile,
-    )
-
-
-def check_tag(tag: str | None) -> None:
-    """Raises UsageError for what no image can be called."""
-    if tag is not None:
-        from builder.model.reference import Reference
-
-        Reference.parse(tag)
-
-
-def print_json(value: Any) -> None:
-    """The result as JSON on standard output."""
-    print(escaped(json.dumps(value, indent=2, ensure_ascii=False)))
-
-
-def say(text: str) -> None:
-    """A message to the person watching; results go to standard output, this does not."""
-    print(printable(text), file=sys.stderr, flush=True)
-
-
-def warn_of(source: MirrorSource | None) -> None:
-    """Say what a mirror could not give."""
-    for text in source.warnings() if source is not None else ():
-        say(f"warning: {text}")
-
-
-def size(count: int) -> str:
-    """Bytes for people, in powers of ten."""
-    for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if count >= limit:
-            return f"{count / limit:.1f} {unit}"
-    return f"{count} B"
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -1,49 +1,45 @@
-"""What commands that build or serve a recipe say of the rules that it breaks."""
+"""Rules of the hardware in the commands that build or serve a recipe: violations are reported, or refused."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from builder.cli.options import say
+from builder.cli.output import say
 from builder.errors import RuleError
-
-if TYPE_CHECKING:
-    from builder.knowledge.lint import Finding
-    from builder.model.plan import Plan
-    from builder.project import Project
+from builder.knowledge.lint import Finding, lint_recipe
+from builder.model.plan import Plan
+from builder.project import Project
 
 
-def tell_broken(project: Project, plans: Iterable[Plan], profile: str | None) -> None:
-    """Say what breaks a rule of what is about to be built; it is built all the same."""
+def report_violations(project: Project, plans: Iterable[Plan], profile: str | None) -> None:
+    """Print which rules each plan breaks. A build goes on all the same."""
     for plan in plans:
-        _tell(item for item in _found(project, plan.recipe, plan.base, profile) if item.level == "error")
+        _print(item for item in _findings(project, plan.recipe, plan.base, profile) if item.level == "error")
 
 
-def judge(project: Project, recipe: str, base: str, profile: str | None, *, refuse: bool) -> None:
-    """Say what rules have against serving this recipe. refuse: raises RuleError where one is broken.
+def check_rules(project: Project, recipe: str, base: str, profile: str | None, *, refuse: bool) -> None:
+    """Print the errors and warnings of the rules about serving this recipe.
 
-    What a recipe overrides with a reason is left out, and so are notes: `builder lint` has them.
+    refuse: raise RuleError when a rule is broken. Overridden rules and notes are left out: `builder lint` prints them.
     """
-    found = _found(project, recipe, base, profile)
-    _tell(found)
-    errors = list(dict.fromkeys(item.rule.id for item in found if item.level == "error"))
+    findings = _findings(project, recipe, base, profile)
+    _print(findings)
+    errors = list(dict.fromkeys(item.rule.id for item in findings if item.level == "error"))
     if errors and refuse:
         raise RuleError(
             f"{recipe} breaks rules of the hardware: {', '.join(errors)}",
-            cause="served so, it fails, is wrong or is slow",
-            next=f"builder rules {errors[0]}; a recipe overrides one by `rules: {{{errors[0]}: reason}}`",
+            id="recipe-breaks-rules",
+            cause="a server started like this fails, gives wrong results or is slow",
+            next=f"builder rules {errors[0]}; a recipe overrides a rule with `rules: {{{errors[0]}: reason}}`",
         )
 
 
-def _found(project: Project, recipe: str, base: str, profile: str | None) -> list[Finding]:
-    from builder.knowledge.lint import lint_recipe
-
-    made = lint_recipe(project, project.recipe(recipe), base=base, profiles=[profile])
-    return [item for item in made if item.level in ("error", "warning")]
+def _findings(project: Project, recipe: str, base: str, profile: str | None) -> list[Finding]:
+    found = lint_recipe(project, project.recipe(recipe), base=base, profiles=[profile])
+    return [item for item in found if item.level in ("error", "warning")]
 
 
-def _tell(found: Iterable[Finding]) -> None:
-    for item in found:
-        breaks = "breaks" if item.level == "error" else "mind"
-        say(f"{breaks} {item.rule.id}: {item.message} (fix: {item.rule.fix})")
+def _print(findings: Iterable[Finding]) -> None:
+    for item in findings:
+        verb = "breaks" if item.level == "error" else "warning:"
+        say(f"{verb} {item.rule.id}: {item.message} (fix: {item.rule.fix})")

@@ -1,1 +1,1 @@
-"""Documents that are made from recipes, rules and what is known: `python -m builder.guide` writes them."""
+"""Texts generated from recipes and rules: the pages of docs/ (`python -m builder.guide`) and `builder show`."""

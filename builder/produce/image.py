@@ -70,6 +70,7 @@ def assembled(store: Store, plan: Plan, *, base_checked: bool = False, offline: 
             if record is None:
                 raise InvalidError(
                     f"layer {layer.id} is not in the store",
+                    id="layer-not-built",
                     next=f"builder build --recipe {plan.recipe} --base {plan.base}",
                 )
             records[layer.id] = record

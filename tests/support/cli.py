@@ -1,28 +1,105 @@
-"""The command line in tests: `builder` run as a process, on a machine with neither engines nor settings."""
+"""`builder` as a user calls it: in this process, or as a process of its own where a test needs one."""
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import io
+import os
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
+from builder.__main__ import run_and_report
 from tests.support.project import ROOT, Sample
 
 
 @dataclass
 class Said:
-    """How a command ended and what it said."""
+    """How a command ended: its exit code, standard output and standard error."""
 
     code: int
     out: str
     err: str
 
+    def failed(self, code: int, id: str) -> None:
+        """The command failed with this exit code and the error of this id, and printed no result."""
+        assert (self.code, self.out) == (code, ""), self
+        assert f"[{id}]" in self.err, self.err
+
+
+def run_here(words: tuple[str, ...], *, environ: Mapping[str, str], folder: Path) -> Said:
+    """Run `builder` in this process, with these variables and no others, in this folder.
+
+    Standard output and error are captured by file descriptor, so that of child processes too. Environment, folder,
+    streams and warning filters are restored. What depends on the start of the interpreter (locale, signals, closed
+    streams) needs a process of its own: `Cli.process`.
+    """
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        with _isolated(environ, folder), _captured(1, "stdout", out), _captured(2, "stderr", err):
+            code = run_and_report(words)
+        # A store is claimed until its object is gone, and the traceback of an error is a cycle that holds it.
+        gc.collect(1)
+        return Said(code, _text(out), _text(err))
+
+
+def run_process(words: tuple[str, ...], *, environ: Mapping[str, str], folder: Path) -> Said:
+    """Run `builder` as a process of its own, with these variables and no others, in this folder."""
+    command = [sys.executable, "-m", "builder", *words]
+    done = subprocess.run(command, capture_output=True, env=environ, cwd=folder, timeout=60, check=False)
+    return Said(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+@contextlib.contextmanager
+def _isolated(environ: Mapping[str, str], folder: Path) -> Iterator[None]:
+    """Another environment and folder, as a new process has them."""
+    before, here, temporary = dict(os.environ), Path.cwd(), tempfile.tempdir
+    try:
+        os.environ.clear()
+        os.environ.update(environ)
+        tempfile.tempdir = None
+        os.chdir(folder)
+        with warnings.catch_warnings():
+            yield
+    finally:
+        os.chdir(here)
+        tempfile.tempdir = temporary
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@contextlib.contextmanager
+def _captured(number: int, name: str, file: IO[bytes]) -> Iterator[None]:
+    """A standard stream goes to a file: the descriptor, and the text stream of `sys` in front of it."""
+    before = getattr(sys, name)
+    before.flush()
+    kept = os.dup(number)
+    try:
+        os.dup2(file.fileno(), number)
+        with open(number, "wb", closefd=False) as raw:
+            stream = io.TextIOWrapper(raw, "utf-8", "backslashreplace", line_buffering=number == 2, write_through=True)
+            setattr(sys, name, stream)
+            yield
+            stream.flush()
+    finally:
+        setattr(sys, name, before)
+        os.dup2(kept, number)
+        os.close(kept)
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode()
+
 
 @dataclass
 class Cli:
-    """Runs `builder` as a process of its own, on a machine with neither engines nor settings."""
+    """Calls `builder` for the small project, on a machine with neither engines nor settings."""
 
     folder: Path
     small: Sample
@@ -31,7 +108,7 @@ class Cli:
     """Leave the project as a command has changed it."""
 
     def environment(self, more: Mapping[str, str]) -> dict[str, str]:
-        """What the process sees."""
+        """The variables that the command sees."""
         fixed = {
             "PATH": str(self.folder / "bin"),
             "HOME": str(self.folder / "home"),
@@ -51,19 +128,24 @@ class Cli:
         self.small.write(self.folder / "project")
 
     def __call__(self, *words: str, **more: str) -> Said:
-        """Run to the end. Keywords are further variables. Whatever happens, no traceback is shown."""
+        """Run to the end in this process. Keywords are further variables. No traceback is shown, and no bug."""
         self.write()
-        command = [sys.executable, "-m", "builder", *words]
-        environ = self.environment(more)
-        done = subprocess.run(command, capture_output=True, env=environ, cwd=self.folder, timeout=60, check=False)
-        said = Said(done.returncode, done.stdout.decode(), done.stderr.decode())
-        assert "Traceback" not in said.out + said.err, said.err
-        assert said.code != 1, said.err
-        return said
+        return _checked(run_here(words, environ=self.environment(more), folder=self.folder))
+
+    def process(self, *words: str, **more: str) -> Said:
+        """The same as a process of its own."""
+        self.write()
+        return _checked(run_process(words, environ=self.environment(more), folder=self.folder))
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start and do not wait."""
+        """Start a process and do not wait."""
         self.write()
         command = [sys.executable, "-m", "builder", *words]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen(command, env=self.environment({}), cwd=self.folder, text=True, **pipes)  # type: ignore[call-overload, no-any-return]
+
+
+def _checked(said: Said) -> Said:
+    assert "Traceback" not in said.out + said.err, said.err
+    assert said.code != 1, said.err
+    return said

@@ -1,19 +1,19 @@
-"""`builder gc`."""
+"""`builder gc`: free space in the store."""
 
 from __future__ import annotations
 
 import re
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from builder.cli.options import JsonOption, open_store, print_json, say, size
+from builder.cli.options import JsonOption
+from builder.cli.output import print_json, say, size
+from builder.cli.request import open_store
 from builder.errors import UsageError
-
-if TYPE_CHECKING:
-    from builder.store.gc import Account
+from builder.store.gc import Account, Rules, collect
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -24,38 +24,41 @@ def gc(
     ] = False,
     older_than: Annotated[
         str | None,
-        typer.Option("--older-than", metavar="AGE", help="Remove only what was last used before: 12h, 30d, 2w."),
+        typer.Option("--older-than", metavar="AGE", help="Delete only what was last used before: 12h, 30d, 2w."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Remove nothing; say what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Delete nothing; print what would go.")] = False,
     json_: JsonOption = False,
 ) -> None:
-    """Free space in the store: what no kept image needs goes. Everything can be fetched or built again.
+    """Delete from the store what no kept image needs. A build fetches or makes deleted files again.
 
-    Kept are the last image of each recipe and base and all that it is made of and from; with --older-than, whatever
-    was used since. Images unpacked for `test --tier cpu` go in any case. What a running builder needs stays.
+    The last image of each recipe and base is kept, with its layers and inputs; with --older-than, everything that was
+    used since then too. Images that `test --tier cpu` unpacked are always deleted, files that a running builder needs
+    never.
     """
-    from builder.store.gc import Rules, collect
-
     store = open_store()
     account = collect(store, Rules(keep_inputs=keep_inputs, older_than=age(older_than)), dry_run=dry_run)
     if account.busy:
-        say("another builder uses this store: what it may need stays")
+        say("another builder uses this store: the files that it may need stay")
     if json_:
-        print_json(_result(account, dry_run))
+        print_json(_as_dict(account, dry_run))
         return
     _print(account)
-    done = "would be freed" if dry_run else "freed"
-    print(f"{size(account.freed)} {done} at {store.root}")
+    verb = "would be freed" if dry_run else "freed"
+    print(f"{size(account.freed)} {verb} at {store.root}")
 
 
 def age(text: str | None) -> float | None:
-    """Seconds of an age as people write it. Raises UsageError."""
+    """The seconds of an age such as 30d; None for None. Raises UsageError."""
     if text is None:
         return None
-    found = re.fullmatch(r"([0-9]{1,6})([smhdw])", text)
-    if found is None:
-        raise UsageError(f"--older-than {text!r} is not an age", next="write a number and s, m, h, d or w: 30d")
-    return float(int(found[1]) * _UNITS[found[2]])
+    parts = re.fullmatch(r"([0-9]{1,6})([smhdw])", text)
+    if parts is None:
+        raise UsageError(
+            f"--older-than {text!r} is not an age",
+            id="age-invalid",
+            next="write a number and s, m, h, d or w, for example 30d",
+        )
+    return float(int(parts[1]) * _UNITS[parts[2]])
 
 
 def _print(account: Account) -> None:
@@ -69,7 +72,7 @@ def _print(account: Account) -> None:
         print(row + (f"  ({size(gone.linked)} more stay: other folders link to them)" if gone.linked else ""))
 
 
-def _result(account: Account, dry_run: bool) -> dict[str, object]:
+def _as_dict(account: Account, dry_run: bool) -> dict[str, object]:
     return {
         "dry_run": dry_run,
         "freed": account.freed,

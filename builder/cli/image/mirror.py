@@ -1,31 +1,23 @@
-"""`builder mirror`."""
+"""`builder mirror`: all inputs of recipes copied to a folder or a registry."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from builder.cli.options import (
-    BaseOption,
-    JsonOption,
-    MirrorOption,
-    OfflineOption,
-    ProfileOption,
-    SetOption,
-    make_plan,
-    open_store,
-    print_json,
-    say,
-    size,
-    warn_of,
-)
-from builder.errors import BuilderError, NetworkError, PinError, UsageError
-
-if TYPE_CHECKING:
-    from builder.mirror.copy import MirrorReport
-    from builder.model.plan import Plan
-    from builder.project import Project
+from builder.cli.image.plan_all import plan_all
+from builder.cli.options import BaseOption, JsonOption, MirrorOption, OfflineOption, ProfileOption, SetOption
+from builder.cli.output import print_json, say, size
+from builder.cli.progress import Progress
+from builder.cli.request import PlanRequest, open_store, recipe_names
+from builder.errors import BuilderError, NetworkError, PinError
+from builder.mirror.artifact import artifact_tag
+from builder.mirror.backend import parse_backend
+from builder.mirror.copy import Copier, MirrorReport
+from builder.mirror.source import mirror_source
+from builder.model.plan import Plan
+from builder.project import Project
 
 
 def mirror(
@@ -38,83 +30,65 @@ def mirror(
     set_: SetOption = None,
     profile: ProfileOption = None,
     base_layers: Annotated[
-        bool, typer.Option("--base-layers", help="Also the layers of registry bases, which a push elsewhere needs.")
+        bool,
+        typer.Option("--base-layers", help="Also copy the layers of registry bases, for a push to another registry."),
     ] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Also read what is there already, and replace what is damaged.")
+        bool, typer.Option("--verify", help="Also read the files that are there already, and replace damaged ones.")
     ] = False,
     source: MirrorOption = None,
     offline: OfflineOption = False,
     json_: JsonOption = False,
 ) -> None:
-    """Put every input of recipes into a folder or a registry, for sites without a way to the upstreams.
+    """Copy every input of recipes to a folder or a registry, for machines that cannot reach the upstreams.
 
-    Build from it with `builder build --mirror DIR|REF --offline`. What is there already is not sent again.
+    Build from the mirror with `builder build --mirror DIR|REF --offline`. Files that are there already are not sent.
     """
-    from builder.cli.progress import Watch
-    from builder.mirror.artifact import artifact_tag
-    from builder.mirror.backend import parse_backend
-    from builder.mirror.copy import Copier
-    from builder.mirror.source import mirror_source
-    from builder.project import Project
-
     project = Project()
-    names = project.recipe_names() if all_ else list(dict.fromkeys(recipe or ()))
-    if not names:
-        raise UsageError("no recipe given", next="builder mirror DIR --recipe NAME; builder list shows the names")
-    backend = parse_backend(target)
-    mirrored = mirror_source(source)
-    left: dict[str, str] = {}
-    unplanned: dict[str, list[BuilderError]] = {}
+    names = recipe_names(project, recipe, every=all_, next="builder mirror DIR --recipe NAME")
+    backend, other = parse_backend(target), mirror_source(source)
+    requests = [PlanRequest(name, base, tuple(set_ or ()), profile) for name in names]
+    left_out: dict[str, str] = {}
+    failed: dict[str, list[BuilderError]] = {}
     if all_:
-        from builder.cli.image.build_all import plans_of_all
-
-        planned, left = plans_of_all(project, names, base, set_, "linux/arm64", "zstd", profile)
-        plans = {artifact_tag(plan, _variant(profile, set_)): plan for plan in planned}
+        planned, left_out = plan_all(project, requests)
+        plans = {artifact_tag(plan, requests[0].variant()): plan for plan in planned}
     else:
-        plans, unplanned = _plans(project, names, base, set_, profile)
-    with Watch() as watch:
-        copier = Copier(backend, open_store(), offline=offline, source=mirrored, verify=verify, listener=watch.heard)
+        plans, failed = _plans(project, requests)
+    with Progress() as progress:
+        copier = Copier(backend, open_store(), offline=offline, source=other, verify=verify, listener=progress.on_event)
         report = copier.run(plans, base_layers=base_layers)
-    report.failed |= unplanned
-    warn_of(mirrored)
+    report.failed |= failed
+    for warning in other.warnings() if other is not None else ():
+        say(f"warning: {warning}")
     if json_:
-        print_json(_result(backend.name, report, watch.elapsed) | {"left_out": left})
+        print_json(_as_dict(backend.name, report, progress.elapsed) | {"left_out": left_out})
     else:
         for tag, (artifact, _) in sorted(report.artifacts.items()):
             print(f"{artifact.digest}  {tag}")
     sent, present = report.sent, report.present
     say(
         f"{backend.name}: {len(sent)} files ({size(sum(sent.values()))}) written, "
-        f"{len(present)} ({size(sum(present.values()))}) were there, in {watch.elapsed:.1f} s"
+        f"{len(present)} ({size(sum(present.values()))}) were there, in {progress.elapsed:.1f} s"
     )
-    _fail(report)
+    _raise_for(report)
 
 
-def _plans(
-    project: Project, names: list[str], base: str | None, sets: list[str] | None, profile: str | None
-) -> tuple[dict[str, Plan], dict[str, list[BuilderError]]]:
-    """Plans by tag. A recipe that cannot be planned, as its base is not pinned, does not stop the others."""
-    from builder.mirror.artifact import artifact_tag
-
+def _plans(project: Project, requests: list[PlanRequest]) -> tuple[dict[str, Plan], dict[str, list[BuilderError]]]:
+    """The plans by tag, and the errors of recipes without a plan, for example because a base is not pinned."""
     plans: dict[str, Plan] = {}
     failed: dict[str, list[BuilderError]] = {}
-    for name in names:
+    for request in requests:
         try:
-            plan = make_plan(project, name, base, sets, profile=profile)
+            plan = request.plan(project)
         except PinError as error:
-            failed[name] = [error]
+            failed[request.recipe] = [error]
             continue
-        plans[artifact_tag(plan, _variant(profile, sets))] = plan
+        plans[artifact_tag(plan, request.variant())] = plan
     return plans, failed
 
 
-def _variant(profile: str | None, sets: list[str] | None) -> list[str]:
-    """What was asked for besides recipe and base."""
-    return [*([f"profile={profile}"] if profile else []), *sorted(sets or ())]
-
-
-def _result(name: str, report: MirrorReport, seconds: float) -> dict[str, object]:
+def _as_dict(name: str, report: MirrorReport, seconds: float) -> dict[str, object]:
     return {
         "mirror": name,
         "artifacts": [
@@ -136,18 +110,18 @@ def _result(name: str, report: MirrorReport, seconds: float) -> dict[str, object
     }
 
 
-def _fail(report: MirrorReport) -> None:
-    """Raises an error when something could not be had: the only one there is, or one for all, which are told."""
-    if not report.failed:
-        return
+def _raise_for(report: MirrorReport) -> None:
+    """Raise an error when an input is missing: the only error, or one that sums up several after printing them."""
     errors = {str(error): error for found in report.failed.values() for error in found}
+    if not errors:
+        return
     if len(errors) == 1:
         raise next(iter(errors.values()))
     for text in errors:
         say(f"builder: {text}")
-    kind = PinError if any(isinstance(error, PinError) for error in errors.values()) else NetworkError
-    raise kind(
-        f"not complete: {', '.join(sorted(report.failed))}",
-        cause=f"{len(errors)} errors, above; everything else is in the mirror",
-        next="run the same command again: it goes on where it stopped",
-    )
+    what = f"the mirror is incomplete: {', '.join(sorted(report.failed))}"
+    cause = f"{len(errors)} errors, printed above; all other files are in the mirror"
+    step = "run the same command again: it continues"
+    if any(isinstance(error, PinError) for error in errors.values()):
+        raise PinError(what, id="mirror-input-not-locked", cause=cause, next=step)
+    raise NetworkError(what, id="mirror-incomplete", cause=cause, next=step)

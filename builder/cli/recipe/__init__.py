@@ -1,1 +1,1 @@
-"""Commands about recipes: list, show, new, lint, rules."""
+"""Commands about recipes, layers and rules: list, show, new, lint, rules."""

@@ -1,4 +1,4 @@
-"""`builder new`: the beginning of a recipe or a layer."""
+"""`builder new`: templates of a recipe, a variant and a layer."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 
-from builder.cli.options import say
+from builder.cli.output import say
 from builder.errors import UsageError
+from builder.knowledge.families import has_experts, weights_of
+from builder.project import Project
 
 NO_MODEL = "owner/model"
 
@@ -18,7 +20,7 @@ name: {name}
 title: {name} on one Spark
 model:
   id: {model}
-  # What the rules go by: nvfp4, mxfp4, fp8, int4 or bf16; modelopt, compressed-tensors or native.{guessed}
+  # What the rules check: nvfp4, mxfp4, fp8, int4 or bf16; modelopt, compressed-tensors or native.{guessed}
   weights: {weights}
   checkpoint: {checkpoint}
   moe: {moe}
@@ -60,48 +62,65 @@ checks:
 
 def new(
     kind: Annotated[str, typer.Argument(help="recipe or layer.")],
-    name: Annotated[str, typer.Argument(help="Its name.")],
-    model: Annotated[str, typer.Option("--model", help="Of a recipe: the model's repository.")] = NO_MODEL,
-    base: Annotated[str, typer.Option("--base", help="Of a recipe: the base.")] = "hermetic-0.23",
-    extends: Annotated[str | None, typer.Option("--extends", help="Of a recipe: the one it is a variant of.")] = None,
+    name: Annotated[str, typer.Argument(help="Name of the new recipe or layer.")],
+    model: Annotated[str, typer.Option("--model", help="For a recipe: repository of the model.")] = NO_MODEL,
+    base: Annotated[str, typer.Option("--base", help="For a recipe: its base.")] = "hermetic-0.23",
+    extends: Annotated[
+        str | None, typer.Option("--extends", help="For a recipe: the recipe of which it is a variant.")
+    ] = None,
 ) -> None:
-    """Write a recipe or a layer to begin with, into this folder, and print its path."""
+    """Write the start of a new recipe or layer into the current folder, and print its path."""
     if not re.fullmatch(r"[a-z][a-z0-9._-]{0,63}", name):
-        raise UsageError(f"{name!r} is not usable as a name", cause="small letters, digits, dots, dashes, underscores")
+        raise UsageError(
+            f"{name!r} is not a valid name",
+            id="name-invalid",
+            cause="a name has lower-case letters, digits, dots, hyphens and underscores, and starts with a letter",
+        )
     if kind == "recipe":
-        from builder.project import Project
-
-        project = Project()
-        project.recipe(extends) if extends else project.base(base)
-        if name in project.recipe_names() and not (Path("recipes") / f"{name}.yaml").exists():
-            raise UsageError(
-                f"there is a recipe {name} already, which comes with builder",
-                next=f"builder new recipe MY-NAME --extends {name}",
-            )
-        path, text = Path("recipes") / f"{name}.yaml", VARIANT if extends else RECIPE
+        path, text = _new_recipe(name, base, extends)
+        use = f"builder lint {name}; builder plan --recipe {name}; builder build --recipe {name}"
+        hint = f"read and change the file; {use}"
     elif kind == "layer":
-        from builder.project import Project
-
-        if name in Project().layer_names() and not (Path("dockerfiles/layers") / name).exists():
-            raise UsageError(f"there is a layer {name} already, which comes with builder", next="another name")
-        path, text = Path("dockerfiles/layers") / name / "layer.yaml", LAYER
+        path, text = _new_layer(name), LAYER
+        hint = f"add {name} to `layers` of a recipe, and plan that recipe"
     else:
-        raise UsageError(f"cannot make a {kind!r}", cause="recipe or layer")
+        raise UsageError(f"cannot write a new {kind!r}", id="new-kind-unknown", cause="one of recipe, layer")
     if path.exists():
-        raise UsageError(f"{path} is there already")
+        raise UsageError(f"{path} exists already", id="new-file-exists")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text.format(name=name, base=base, extends=extends, **_model(model)), "utf-8")
     print(path)
-    use = f"look through it; builder lint {name}; builder plan --recipe {name}; builder build --recipe {name}"
-    say(f"next: {use}" if kind == "recipe" else f"next: name {name} under `layers` of a recipe, and plan that")
+    say(f"next: {hint}")
+
+
+def _new_recipe(name: str, base: str, extends: str | None) -> tuple[Path, str]:
+    """The path and template of a recipe. Raises UsageError for a name that builder's own recipes use."""
+    project = Project()
+    project.recipe(extends) if extends else project.base(base)
+    path = Path("recipes") / f"{name}.yaml"
+    if name in project.recipe_names() and not path.exists():
+        raise UsageError(
+            f"builder has a recipe {name} already",
+            id="new-recipe-bundled",
+            next=f"builder new recipe MY-NAME --extends {name}",
+        )
+    return path, VARIANT if extends else RECIPE
+
+
+def _new_layer(name: str) -> Path:
+    """The path of a layer. Raises UsageError for a name that builder's own layers use."""
+    folder = Path("dockerfiles/layers") / name
+    if name in Project().layer_names() and not folder.exists():
+        raise UsageError(f"builder has a layer {name} already", id="new-layer-bundled", next="choose another name")
+    return folder / "layer.yaml"
 
 
 def _model(id: str) -> dict[str, str]:
-    """What a recipe says of a model, as far as the model's name tells it."""
-    from builder.knowledge.families import has_experts, weights_of
-
+    """The facts about a model that its name shows: weights, checkpoint format, experts and the backend for them."""
     if not re.fullmatch(r"[A-Za-z0-9._-]+/[A-Za-z0-9._-]+", id):
-        raise UsageError(f"--model {id!r} is not OWNER/NAME", next="--model as its page on the hub is called")
+        raise UsageError(
+            f"--model {id!r} is not OWNER/NAME", id="model-name-invalid", next="copy the name from the model's page"
+        )
     weights, moe = weights_of(id) or "bf16", has_experts(id)
     nvidia = id.startswith("nvidia/") and weights in ("nvfp4", "fp8")
     checkpoint = "modelopt" if nvidia else "compressed-tensors" if weights == "nvfp4" else "native"

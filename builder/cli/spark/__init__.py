@@ -1,1 +1,1 @@
-"""Commands for the machine that serves: doctor, prefetch, run, bench."""
+"""Commands for the Spark that serves a model: doctor, prefetch, run, bench."""

@@ -1,4 +1,4 @@
-"""`builder bench`."""
+"""`builder bench`: the speed of a running server."""
 
 from __future__ import annotations
 
@@ -7,26 +7,32 @@ from typing import Annotated
 
 import typer
 
-from builder.cli.options import JsonOption, print_json, say
+from builder.bench.measure import SCENARIOS, Scenario, Server, measure
+from builder.cli.options import JsonOption
+from builder.cli.output import print_json, say
 
 
 def bench(
-    url: Annotated[str, typer.Option("--url", help="The server, as http://localhost:8000.")] = "http://localhost:8000",
-    model: Annotated[str | None, typer.Option("--model", help="Served name; default: the server's first.")] = None,
-    prompt_tokens: Annotated[int, typer.Option("--prompt-tokens", min=1, help="About how long the prompt is.")] = 2000,
+    url: Annotated[str, typer.Option("--url", help="URL of the server.")] = "http://localhost:8000",
+    model: Annotated[
+        str | None, typer.Option("--model", help="Served name of the model; default: the server's first.")
+    ] = None,
+    prompt_tokens: Annotated[
+        int, typer.Option("--prompt-tokens", min=1, help="Approximate length of the prompt.")
+    ] = 2000,
     output_tokens: Annotated[int, typer.Option("--output-tokens", min=2, help="Tokens to decode.")] = 256,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Requests of which the median is told.")] = 3,
-    scenarios: Annotated[bool, typer.Option("--scenarios", help="The reference's five instead of one.")] = False,
-    think: Annotated[bool | None, typer.Option("--think/--no-think", help="Force thinking on or off.")] = None,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Requests; their median is the result.")] = 3,
+    scenarios: Annotated[
+        bool, typer.Option("--scenarios", help="Measure the five scenarios of the reference instead of one.")
+    ] = False,
+    think: Annotated[bool | None, typer.Option("--think/--no-think", help="Turn thinking on or off.")] = None,
     json_: JsonOption = False,
 ) -> None:
-    """Measure a running server: time to first token, prefill and decode rates. VLLM_API_KEY is used when it is set."""
-    from builder.bench.measure import SCENARIOS, Scenario, Server, measure
-
+    """Measure a running server: time to first token, prefill rate, decode rate. VLLM_API_KEY is sent if it is set."""
     server = Server(url, model=model, key=os.environ.get("VLLM_API_KEY"), think=think)
-    asked = SCENARIOS if scenarios else (Scenario("single", prompt_tokens, output_tokens),)
+    chosen = SCENARIOS if scenarios else (Scenario("single", prompt_tokens, output_tokens),)
     results = []
-    for number, scenario in enumerate(asked):
+    for number, scenario in enumerate(chosen):
         say(f"{scenario.name}: {runs} x about {scenario.prompt_tokens} tokens in, {scenario.output_tokens} out")
         results.append(measure(server, scenario, runs, warm_up=number == 0))
     if json_:

@@ -1,4 +1,4 @@
-"""`builder doctor`."""
+"""`builder doctor`: whether this machine can serve a recipe."""
 
 from __future__ import annotations
 
@@ -7,31 +7,28 @@ from typing import Annotated
 
 import typer
 
-from builder.cli.options import BaseOption, JsonOption, ProfileOption, print_json
+from builder.cli.options import BaseOption, JsonOption, ProfileOption
+from builder.cli.output import print_json
+from builder.cli.request import PlanRequest
+from builder.doctor.checks import examine
+from builder.doctor.host import ThisHost
+from builder.doctor.question import Question
 from builder.errors import EngineError, UsageError
+from builder.project import Project
 
 
 def doctor(
-    recipe: Annotated[str | None, typer.Option("--recipe", "-r", help="Look at what this recipe needs.")] = None,
+    recipe: Annotated[str | None, typer.Option("--recipe", "-r", help="Also check what this recipe needs.")] = None,
     base: BaseOption = None,
     profile: ProfileOption = None,
-    interface: Annotated[str | None, typer.Option("--interface", help="The direct link to the other node.")] = None,
-    peer: Annotated[str | None, typer.Option("--peer", help="The other node's address on that link.")] = None,
+    interface: Annotated[str | None, typer.Option("--interface", help="Interface of the direct link.")] = None,
+    peer: Annotated[str | None, typer.Option("--peer", help="Address of the other Spark on the direct link.")] = None,
     json_: JsonOption = False,
 ) -> None:
-    """Check this machine: driver, docker, memory, disk, and for two nodes the link. What cannot be seen is said."""
-    from builder.doctor.checks import examine
-    from builder.doctor.host import ThisHost
-    from builder.doctor.question import Question
-    from builder.model.variant import with_profile
-    from builder.plan.bases import select_base
-    from builder.project import Project
-
-    project = Project()
-    served = with_profile(project.recipe(recipe), profile, project.shared_profiles) if recipe else None
-    if base is not None and served is None:
-        raise UsageError("--base says on which base the recipe is: name a recipe too", next="--recipe NAME")
-    chosen = select_base(project, served, base) if served else None
+    """Check this machine: driver, docker, memory, disk, and for two nodes the link. Unknown facts are reported too."""
+    if base is not None and recipe is None:
+        raise UsageError("--base belongs to a recipe", id="base-without-recipe", next="add --recipe NAME")
+    served, chosen = PlanRequest(recipe, base, profile=profile).served(Project()) if recipe else (None, None)
     answers = examine(Question(ThisHost(), served, chosen, interface, peer))
     if json_:
         print_json([asdict(item) for item in answers])
@@ -41,4 +38,6 @@ def doctor(
     failed = [item.id for item in answers if item.state == "failed"]
     if failed:
         count = f"{len(failed)} check{'s' if len(failed) > 1 else ''}"
-        raise EngineError(f"this machine fails {count}: {', '.join(failed)}", next="the fixes stand above")
+        raise EngineError(
+            f"this machine fails {count}: {', '.join(failed)}", id="machine-checks-failed", next="apply the fixes above"
+        )

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import sys
+import os
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from builder.__main__ import main
+from tests.support.cli import Said, run_here
 from tests.support.fuzz import SEED, times
 from tests.support.mutate import Mutator
 from tests.support.project import ask_locks, sample, vendor_base, write_files
@@ -37,13 +34,6 @@ FILES: dict[str, tuple[list[Command], int]] = {
 }
 
 
-@dataclass
-class Said:
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     small = sample()
@@ -65,18 +55,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Callable[[Command], Said]:
+def run(folder: Path) -> Callable[[Command], Said]:
     """The program as it is called, with its own error boundary, without a process of its own."""
-
-    def call(words: Command) -> Said:
-        monkeypatch.setattr(sys, "argv", ["builder", *words])
-        out, err = io.StringIO(), io.StringIO()
-        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
-            main()
-        assert isinstance(ended.value.code, int)
-        return Said(ended.value.code, out.getvalue(), err.getvalue())
-
-    return call
+    return lambda words: run_here(words, environ=os.environ.copy(), folder=Path.cwd())
 
 
 @pytest.mark.parametrize("name", FILES)

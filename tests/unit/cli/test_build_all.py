@@ -48,7 +48,7 @@ def test_what_can_be_built_is_and_the_rest_is_left_out_with_its_reason(several: 
     assert "left out: gemma4-31b: " in said.err, "the recipes that come along are looked at as well"
     left = said.err.count("left out: ")
     assert f"2 of {left + 2} recipes built" in said.err
-    assert f"5 distinct layers, 5 of them made now; {left} left out" in said.err
+    assert f"5 distinct layers, 5 of them new; {left} left out" in said.err
 
 
 def test_the_second_recipe_on_a_base_makes_only_its_own_layers(several: Cli) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.guide.card import card, facts
+from builder.guide.summary import base_facts, recipe_summary
 from builder.project import Project
 from tests.support.cli import Cli
 
@@ -15,9 +15,9 @@ PROJECT = Project((Path(__file__).resolve().parents[3],))
 
 
 @pytest.mark.parametrize("name", PROJECT.recipe_names())
-def test_a_card_has_everything_that_is_known(name: str) -> None:
+def test_a_summary_has_all_facts(name: str) -> None:
     recipe = PROJECT.recipe(name)
-    text = " ".join(card(PROJECT, recipe).split())
+    text = " ".join(recipe_summary(PROJECT, recipe).split())
     model = recipe.model
     said = [model.id, model.parameters, model.quantization, *model.modalities, recipe.base, *recipe.profiles]
     said += recipe.notes
@@ -25,29 +25,29 @@ def test_a_card_has_everything_that_is_known(name: str) -> None:
     said += [recipe.speed.tokens_per_second, recipe.speed.source] if recipe.speed else ["speed not measured"]
     assert not [word for word in said if word and " ".join(word.split()) not in text]
     assert f"nodes {recipe.nodes}" in text
-    assert max(len(line) for line in card(PROJECT, recipe).splitlines()) <= 140
+    assert max(len(line) for line in recipe_summary(PROJECT, recipe).splitlines()) <= 140
 
 
 def test_a_shared_profile_is_shown_where_it_can_be_used() -> None:
-    assert "expert-parallel:" in card(PROJECT, PROJECT.recipe("qwen3.6-35b"))
-    dense = card(PROJECT, PROJECT.recipe("gemma4-31b"))
+    assert "expert-parallel:" in recipe_summary(PROJECT, PROJECT.recipe("qwen3.6-35b"))
+    dense = recipe_summary(PROJECT, PROJECT.recipe("gemma4-31b"))
     assert "ngram:" in dense
     assert "expert-parallel:" not in dense, "it has no experts"
 
 
 def test_the_status_of_every_base_is_said() -> None:
-    text = card(PROJECT, PROJECT.recipe("qwen3.6-35b"))
+    text = recipe_summary(PROJECT, PROJECT.recipe("qwen3.6-35b"))
     assert "vllm-openai-0.23.0: vLLM 0.23.0; not pinned: only the digest of its index is known" in text
     assert "vllm-openai-0.24.0: vLLM 0.24.0; pinned, confidence high" in text
     assert "hermetic-0.23: vLLM 0.23.0; made here from the lock" in text
     assert "next: builder build --recipe qwen3.6-35b --base vllm-openai-0.24.0" in text
-    nano = card(PROJECT, PROJECT.recipe("nemotron-nano"))
+    nano = recipe_summary(PROJECT, PROJECT.recipe("nemotron-nano"))
     assert "ngc-25.12.post1: vLLM of unknown version; not pinned; options are not checked" in nano
     assert "builder lock --update ngc-25.12.post1" in nano
 
 
 def test_the_same_as_data() -> None:
-    assert facts(PROJECT, PROJECT.recipe("gpt-oss-120b"))[0] == {
+    assert base_facts(PROJECT, PROJECT.recipe("gpt-oss-120b"))[0] == {
         "name": "ngc-26.04",
         "vllm": "0.19.0",
         "pin": "pinned, confidence medium",

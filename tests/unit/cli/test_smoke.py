@@ -1,62 +1,71 @@
-"""`builder test` of a layout: what is asked for is run, or said not to be."""
+"""`builder test` of a layout: each requested check runs, or the report says why it did not."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
 
-from builder.cli.app import app
-from builder.errors import SmokeError, UsageError
-from tests.support.images import layout
+from tests.unit.cli.conftest import Cli, Said
+from tests.unit.smoke.make import layout
 
 TESTS = {
     "schemaVersion": "2.0.0",
     "commandTests": [{"name": "says", "command": "echo", "args": ["x"]}],
     "fileExistenceTests": [{"name": "there", "path": "/etc/x", "shouldExist": True}],
 }
+STRUCTURE = ("--structure", "tests.yaml")
 
 
 @pytest.fixture
-def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("BUILDER_STORE", str(tmp_path / "store"))
-    (tmp_path / "tests.yaml").write_text(yaml.safe_dump(TESTS))
-    return f"oci:{layout(tmp_path / 'image', [{'etc/x': b'x'}])}"
+def image(cli: Cli) -> Cli:
+    """`image` is a layout and `tests.yaml` a file with tests of it."""
+    (cli.folder / "tests.yaml").write_text(yaml.safe_dump(TESTS))
+    layout(cli.folder / "image", [{"etc/x": b"x"}])
+    return cli
 
 
-def run(image: str, *words: str) -> Result:
-    return CliRunner().invoke(app, ["test", image, *words])
+def run(cli: Cli, *words: str) -> Said:
+    return cli("test", "oci:image", *STRUCTURE, *words)
 
 
-def test_commands_of_a_given_file_are_not_passed_over(image: str, tmp_path: Path) -> None:
-    words = ("--structure", str(tmp_path / "tests.yaml"), "--json")
-    done = run(image, *words)
-    found = {row["id"]: row for row in json.loads(done.stdout)["results"]}
+def test_a_command_of_a_structure_file_is_reported_as_not_run(image: Cli) -> None:
+    done = run(image, "--json")
+    found = {row["id"]: row for row in json.loads(done.out)["results"]}
     assert found["structure-there"]["status"] == "pass"
     assert found["structure-says"]["status"] == "not-run"
     assert "--tier cpu" in found["structure-says"]["message"]
-    assert done.exit_code == 0
-    assert isinstance(run(image, *words, "--require").exception, SmokeError)
+    assert done.code == 0
+    required = run(image, "--json", "--require")
+    assert (required.code, "[smoke-checks-failed]" in required.err) == (7, True)
 
 
-def test_they_do_not_replace_what_running_them_found(image: str, tmp_path: Path) -> None:
-    run(image, "--structure", str(tmp_path / "tests.yaml"))
-    (kept,) = (tmp_path / "image.results").glob("*.json")
+def test_a_check_that_was_not_run_does_not_replace_kept_results(image: Cli) -> None:
+    run(image)
+    (kept,) = (image.folder / "image.results").glob("*.json")
     assert {row["tier"] for row in json.loads(kept.read_text())["results"]} == {"static"}
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "id"),
     [
-        ("nothing", "there is no check 'nothing'"),
-        ("structure-says", "structure-says is a check of the cpu tier"),
-        ("serve-answer", "serve-answer is a check of the gpu tier"),
+        ("nothing", "check-unknown"),
+        ("structure-says", "check-of-other-tier"),
+        ("serve-answer", "check-of-other-tier"),
     ],
 )
-def test_a_check_that_would_not_be_run_is_no_success(image: str, tmp_path: Path, name: str, said: str) -> None:
-    done = run(image, "--structure", str(tmp_path / "tests.yaml"), "--only", name)
-    assert isinstance(done.exception, UsageError)
-    assert said in done.exception.what
+def test_only_a_check_of_a_requested_tier_can_be_chosen(image: Cli, name: str, id: str) -> None:
+    run(image, "--only", name).failed(2, id)
+
+
+def test_reports_are_written_and_a_report_that_cannot_be_written_is_2(image: Cli) -> None:
+    assert run(image, "--junit", "junit.xml", "--html", "page.html").code == 0
+    assert (image.folder / "junit.xml").read_text().startswith("<?xml")
+    assert "structure-there" in (image.folder / "page.html").read_text()
+    run(image, "--junit", "nowhere/junit.xml").failed(2, "report-not-writable")
+
+
+def test_the_gpu_tier_needs_a_recipe_and_an_image_that_docker_runs(image: Cli) -> None:
+    run(image, "--tier", "gpu").failed(2, "gpu-recipe-not-given")
+    run(image, "--tier", "gpu", "--recipe", "tiny").failed(2, "gpu-image-in-folder")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from builder.guide.write import documents
+from builder.guide.pages import documents
 from builder.knowledge.rule import find_rule
 from builder.project import Project
 
@@ -28,7 +28,7 @@ def test_no_page_is_left_of_a_recipe_that_is_gone() -> None:
 
 
 def test_every_row_of_the_three_documents_is_there() -> None:
-    rows = yaml.safe_load((ROOT / "builder/guide/troubles.yaml").read_text("utf-8"))
+    rows = yaml.safe_load((ROOT / "builder/guide/symptoms.yaml").read_text("utf-8"))
     count = {
         source: sum(source in row["source"] for row in rows)
         for source in ("gb10-native-installer", "spark-vllm-guide section 12", "dual-spark-minimax-m2.7")

@@ -1,0 +1,33 @@
+"""`builder engines`: the build engines of this machine."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from builder.cli.options import JsonOption
+from builder.cli.output import print_json
+from builder.engine.buildah import BuildahEngine
+from builder.engine.docker import DockerEngine
+from builder.engine.select import select_engine
+
+
+def engines(
+    usable: Annotated[
+        bool, typer.Option("--usable", help="Print nothing; the exit code says whether there is a usable engine.")
+    ] = False,
+    json_: JsonOption = False,
+) -> None:
+    """List the engines, and what each one that cannot be used lacks."""
+    if usable:
+        select_engine(None)
+        return
+    found = (DockerEngine().probe(), BuildahEngine().probe())
+    if json_:
+        print_json([{**asdict(info), "usable": info.usable} for info in found])
+        return
+    for info in found:
+        state = f"{info.version}, usable" if info.usable else f"not usable: {info.problem}; {info.fix}"
+        print(f"{info.name}: {state}")

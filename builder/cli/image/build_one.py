@@ -1,0 +1,122 @@
+"""Build one plan: build the image, write it to a layout, load it into docker, print the summary."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.cli.image.built import image_name, load_into_docker
+from builder.cli.output import say, size
+from builder.cli.progress import Progress
+from builder.engine.select import select_engine
+from builder.mirror.source import MirrorSource
+from builder.model.plan import Plan
+from builder.oci.layout import write_layout
+from builder.produce.image import Built, build_image
+from builder.produce.survey import Needs
+from builder.registry.push import base_blobs
+from builder.store.store import Store
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """How to build, and what to do with the image. engine, builder: as in `select_engine`.
+
+    mirror: where to take inputs from first. jobs: None for all processors. layout: folder of --output.
+    load: load the image into docker. tag: the image's name there and in the layout. brief: print only new layers.
+    """
+
+    engine: str | None
+    builder: str | None
+    offline: bool
+    mirror: MirrorSource | None
+    jobs: int | None
+    verbose: bool
+    layout: Path | None
+    load: bool
+    tag: str | None
+    brief: bool
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """A built image and the seconds that the build took."""
+
+    built: Built
+    seconds: float
+
+    def as_dict(self) -> dict[str, object]:
+        """The result as plain data, for --json."""
+        built = self.built
+        return {
+            "recipe": built.plan.recipe,
+            "base": built.plan.base,
+            "digest": built.image.digest,
+            "size": built.image.size,
+            "seconds": round(self.seconds, 3),
+            "layers": [
+                {
+                    "id": layer.id,
+                    "key": layer.key,
+                    "digest": record.digest if (record := built.records.get(layer.id)) else None,
+                    "size": record.size if record else 0,
+                    "state": "built" if layer.id in built.made else "cached" if record else "config",
+                    "receipt": record.receipt if record else None,
+                }
+                for layer in built.plan.layers
+            ],
+            "notes": list(built.plan.notes),
+        }
+
+
+def build_one(store: Store, plan: Plan, request: BuildRequest) -> BuildResult:
+    """Build the image of a plan. Raises BuilderError."""
+    with Progress(request.verbose) as progress:
+        built = build_image(
+            store,
+            plan,
+            engine=lambda: select_engine(request.engine, request.builder),
+            offline=request.offline,
+            listener=progress.on_event,
+            log=progress.on_log,
+            announce=lambda needs: _announce(store, needs, mirror=request.mirror is not None),
+            jobs=request.jobs,
+            source=request.mirror,
+        )
+    for warning in request.mirror.warnings() if request.mirror is not None else ():
+        say(f"warning: {warning}")
+    result = BuildResult(built, progress.elapsed)
+    _summarize(result, brief=request.brief)
+    name = request.tag or image_name(built)
+    if request.layout is not None:
+        write_layout(built.image, store, request.layout, name=name, base_blob=base_blobs(built.image))
+        say(f"written to {request.layout} as {name}")
+    if request.load:
+        load_into_docker(built, store, name)
+        say(f"loaded into docker as {name}")
+    return result
+
+
+def _announce(store: Store, needs: Needs, *, mirror: bool) -> None:
+    """Print, before the build starts, what it will take."""
+    free = shutil.disk_usage(store.root).free
+    verb = "copy from the mirror" if mirror else "download"
+    say(
+        f"{len(needs.layers)} layers to build; {size(needs.download)} to {verb}, about {size(needs.store)} more in "
+        f"the store, up to {size(needs.temporary)} for temporary files; {size(free)} free at {store.root}"
+    )
+
+
+def _summarize(result: BuildResult, *, brief: bool) -> None:
+    built = result.built
+    for layer in built.plan.layers:
+        record = built.records.get(layer.id)
+        if record is None or (brief and layer.id not in built.made):
+            continue
+        state = "built" if layer.id in built.made else "cached"
+        say(f"  {layer.id:24} {state:7} {size(record.size):>10}  {record.digest[:19]}")
+    image, plan = built.image, built.plan
+    say(f"{plan.recipe} on {plan.base}: {len(image.layers)} layers, {size(image.size)}, in {result.seconds:.1f} s")
+    for note in plan.notes:
+        say(f"note: {note}")

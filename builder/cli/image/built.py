@@ -1,0 +1,26 @@
+"""The image of a recipe that was built before: its name, and loading it into docker."""
+
+from __future__ import annotations
+
+from builder.cli.request import PlanRequest, open_store
+from builder.oci.dockerarchive import load_image
+from builder.produce.image import Built, assembled
+from builder.project import Project
+from builder.registry.push import base_blobs
+from builder.store.store import Store
+
+
+def built_image(request: PlanRequest, project: Project) -> tuple[Built, Store]:
+    """The built image and the store that holds it. Raises InvalidError `layer-not-built` when a layer is missing."""
+    store = open_store()
+    return assembled(store, request.plan(project)), store
+
+
+def image_name(built: Built) -> str:
+    """The name that an image gets without --tag: RECIPE:DIGEST, with the first 12 digits of the digest."""
+    return f"{built.plan.recipe}:{built.image.digest.short}"
+
+
+def load_into_docker(built: Built, store: Store, name: str) -> None:
+    """Load an image into docker under this name. Raises BuilderError."""
+    load_image(built.image, store, name, base_blobs(built.image))

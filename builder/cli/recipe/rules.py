@@ -1,0 +1,36 @@
+"""`builder rules`: the rules of the hardware."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from builder.cli.options import JsonOption
+from builder.cli.output import print_json
+from builder.knowledge.rule import Rule, all_rules, find_rule
+
+
+def rules(
+    id_: Annotated[str | None, typer.Argument(metavar="[ID]", help="A rule to explain, for example GB10-007.")] = None,
+    json_: JsonOption = False,
+) -> None:
+    """List the rules of the hardware, or explain one."""
+    if id_ is None:
+        if json_:
+            print_json([_as_json(item) for item in all_rules()])
+            return
+        for item in all_rules():
+            print(f"{item.id}  {item.severity:8} {item.title}")
+        return
+    rule = find_rule(id_)
+    if json_:
+        print_json(_as_json(rule))
+        return
+    print(f"{rule.id}  {rule.title} ({rule.severity})")
+    for name, text in (("scope", rule.scope), ("why", rule.why), ("fix", rule.fix), ("source", rule.source)):
+        print(f"  {name:8}{text}")
+
+
+def _as_json(item: Rule) -> dict[str, str]:
+    return {name: getattr(item, name) for name in ("id", "title", "severity", "scope", "why", "fix", "source")}

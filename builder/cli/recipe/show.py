@@ -1,0 +1,56 @@
+"""`builder show`: one recipe, base or layer with all its facts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from builder.cli.options import JsonOption
+from builder.cli.output import print_json
+from builder.cli.recipe.list import base_row, print_rows
+from builder.errors import UsageError
+from builder.guide.summary import base_facts, recipe_summary
+from builder.project import Project, closest
+
+
+def show(
+    name: Annotated[str, typer.Argument(help="A recipe, a layer, or a base by name, alias or family.")],
+    json_: JsonOption = False,
+) -> None:
+    """Show all facts about one recipe, base or layer. For a family of several bases, list them."""
+    project = Project()
+    if name in project.recipe_names():
+        recipe = project.recipe(name)
+        if json_:
+            print_json({**_data(recipe), "bases": base_facts(project, recipe)})
+        else:
+            print(recipe_summary(project, recipe))
+        return
+    if name in project.layer_names():
+        data = _data(project.layer(name).definition)
+    elif len(bases := project.bases_called(name)) > 1:
+        print_rows([base_row(base) for base in bases], "bases", json_)
+        return
+    elif bases:
+        data = _data(bases[0])
+    else:
+        families = [base.family for base in project.bases.values()]
+        names = dict.fromkeys([*project.recipe_names(), *project.base_names(), *families, *project.layer_names()])
+        raise UsageError(
+            f"there is no recipe, base or layer {name!r}",
+            id="name-unknown",
+            cause=closest(name, names),
+            next="builder list",
+        )
+    if json_:
+        print_json(data)
+    else:
+        print(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=110), end="")
+
+
+def _data(model: Any) -> dict[str, Any]:
+    """A recipe, base or layer as plain data, without values that are defaults."""
+    data: dict[str, Any] = model.model_dump(mode="json", exclude_defaults=True)
+    return data

@@ -1,0 +1,53 @@
+"""Starting the container of `builder run --exec` with docker."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from builder.cli.output import say
+from builder.errors import EngineError, UsageError
+from builder.serve import formats, spec
+from builder.serve.spec import Container
+
+
+def host_folders(container: Container) -> list[Path]:
+    """The folders of this machine that the container mounts."""
+    return [Path(mount.host).expanduser() for mount in container.mounts if not spec.is_file(mount)]
+
+
+def start(container: Container, *, image_of: str | None) -> None:
+    """Run the docker command, after making missing folders. image_of: the recipe whose loaded image is used, if any.
+
+    Raises UsageError when a mounted file is missing, EngineError when docker is missing or fails.
+    """
+    if shutil.which("docker") is None:
+        raise EngineError(
+            "docker is not installed",
+            id="docker-missing",
+            next="install docker, or print the command without --exec for another machine",
+        )
+    for mount in container.mounts:
+        path = Path(mount.host).expanduser()
+        if spec.is_file(mount) and not path.is_file():
+            raise UsageError(
+                f"there is no file {path}",
+                id="mounted-file-missing",
+                next="builder prefetch, with the same recipe and profile",
+            )
+    # Docker would make missing folders as root.
+    for folder in host_folders(container):
+        folder.mkdir(parents=True, exist_ok=True)
+    say(formats.docker_command(container))
+    home = os.path.expanduser("~")  # noqa: PTH111
+    done = subprocess.run(formats.docker_words(container, home=home), check=False)
+    if done.returncode:
+        load = f"builder load --recipe {image_of}, if docker has no such image; " if image_of else ""
+        raise EngineError(
+            f"docker run ended with {done.returncode}",
+            id="docker-run-failed",
+            cause="see docker's message above",
+            next=f"{load}docker rm --force {container.name}, if a container of that name exists; builder doctor",
+        )

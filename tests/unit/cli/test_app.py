@@ -1,0 +1,66 @@
+"""The list of commands: each is found, loaded only when called, and documented."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from builder.cli.app import COMMANDS, load_command
+from tests.support.cli import run_here
+from tests.unit.cli.conftest import Cli
+
+FOLDER = Path(sys.modules["builder.cli.app"].__file__ or "").parent
+LOADED = "import sys; from builder.__main__ import run_and_report; run_and_report(sys.argv[1:]); print(*sys.modules)"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_has_a_module_help_and_a_summary_of_one_line(cli: Cli, name: str) -> None:
+    module, _, function = COMMANDS[name][0].partition(":")
+    assert (FOLDER / module.replace(".", "/")).with_suffix(".py").is_file()
+    assert module.rpartition(".")[2] == name
+    assert function.strip("_") == name
+    command = load_command(name)
+    assert inspect.getdoc(command.callback) or command.help
+    said = cli(name, "--help")
+    assert said.code == 0
+    assert f"Usage: builder {name}" in said.out
+
+
+def test_help_lists_every_command_with_its_whole_summary(cli: Cli) -> None:
+    lines = [line.split(maxsplit=1) for line in cli("--help").out.partition("Commands:\n")[2].splitlines()]
+    assert dict(lines) == {name: summary for name, (_, summary) in COMMANDS.items()}
+
+
+@pytest.mark.parametrize("words", [["--help"], ["rules"]])
+def test_only_the_called_command_is_imported(cli: Cli, words: list[str]) -> None:
+    cli.write()
+    command = [sys.executable, "-c", LOADED, *words]
+    done = subprocess.run(command, env=cli.environment({}), cwd=cli.folder, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    modules = {f"builder.cli.{module.partition(':')[0]}" for module, _ in COMMANDS.values()}
+    assert loaded & modules == ({"builder.cli.recipe.rules"} if words == ["rules"] else set())
+
+
+def test_a_misspelt_command_is_2_and_suggests_another(cli: Cli) -> None:
+    said = cli("biuld")
+    assert said.code == 2
+    assert "Did you mean 'build'" in said.err
+
+
+def test_a_run_in_this_process_leaves_nothing_behind(cli: Cli) -> None:
+    cli.write()
+    before = (dict(os.environ), Path.cwd(), sys.stdout, sys.stderr, signal.getsignal(signal.SIGINT))
+    said = run_here(("list", "bases"), environ=cli.environment({"ONLY": "here"}), folder=cli.folder)
+    assert (said.code, said.err) == (0, "")
+    assert (dict(os.environ), Path.cwd(), sys.stdout, sys.stderr, signal.getsignal(signal.SIGINT)) == before
+
+
+def test_a_run_in_this_process_prints_what_a_process_prints(cli: Cli) -> None:
+    for words in (("plan", "--recipe", "tiny", "--json"), ("plan", "--recipe", "nope")):
+        assert cli(*words) == cli.process(*words)

@@ -1,0 +1,78 @@
+"""Reading ELF files and fatbins."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from builder.smoke.elf.fatbin import inventory
+from builder.smoke.elf.object import machine_name, machine_of, read_dynamic, reader
+from tests.unit.smoke.make import elf, fatbin
+
+
+def test_dynamic_section() -> None:
+    data = elf(
+        soname="libx.so.1",
+        needed=["liba.so", "libc.so.6"],
+        rpath="$ORIGIN/../lib:/opt/x",
+        versions={"libc.so.6": ["GLIBC_2.17", "GLIBC_2.34"], "libm.so.6": ["GLIBC_2.29"]},
+        provides=["X_1", "X_2"],
+    )
+    found = read_dynamic(reader(io.BytesIO(data)))
+    assert found.machine == "aarch64"
+    assert found.soname == "libx.so.1"
+    assert found.needed == ("liba.so", "libc.so.6")
+    assert found.rpath == ("$ORIGIN/../lib", "/opt/x")
+    assert found.versions == {"libc.so.6": {"GLIBC_2.17", "GLIBC_2.34"}, "libm.so.6": {"GLIBC_2.29"}}
+    assert found.provides == {"X_1", "X_2"}
+
+
+def test_runpath_hides_rpath() -> None:
+    found = read_dynamic(reader(io.BytesIO(elf(rpath="/a", runpath="/b"))))
+    assert (found.rpath, found.runpath) == ((), ("/b",))
+
+
+def test_machine() -> None:
+    assert machine_of(elf()) == 183
+    assert machine_of(elf(machine=62)[:20]) == 62
+    assert machine_of(b"#!/bin/sh\nexit 0 # long enough") is None
+    assert machine_of(b"\x7fELF") is None
+    assert machine_name(183) == "aarch64"
+    assert machine_name(4711) == "machine 4711"
+
+
+def test_damaged_elf() -> None:
+    with pytest.raises(ValueError, match="damaged ELF"):
+        read_dynamic(reader(io.BytesIO(elf()[:30])))
+    with pytest.raises(ValueError, match="damaged ELF"):
+        inventory(reader(io.BytesIO(b"no ELF file at all")))
+
+
+def test_inventory_counts_targets() -> None:
+    first = fatbin((2, 75, 0x8011), (2, 90, 0x108011), (2, 120, 0x1208011), (1, 120, 0x8011))
+    second = fatbin((2, 121, 0x1108011), (2, 75, 0x8011))
+    # The linker pads between containers.
+    found = inventory(reader(io.BytesIO(elf(gpu=first + b"\0" * (-len(first) % 8 + 16) + second))))
+    assert found == {"sm_75": 2, "sm_90a": 1, "sm_120f": 1, "compute_120": 1, "sm_121a": 1}
+
+
+def test_no_gpu_code() -> None:
+    assert not inventory(reader(io.BytesIO(elf())))
+
+
+@pytest.mark.parametrize("cut", [10, 40, 100])
+def test_damaged_fatbin(cut: int) -> None:
+    data = fatbin((2, 121, 0), (2, 120, 0))
+    if cut == 10:
+        assert not inventory(reader(io.BytesIO(elf(gpu=data[:cut]))))
+        return
+    with pytest.raises(ValueError, match="damaged fatbin"):
+        inventory(reader(io.BytesIO(elf(gpu=data[:cut]))))
+
+
+def test_entry_longer_than_its_container() -> None:
+    data = bytearray(fatbin((2, 121, 0)))
+    data[16 + 8] = 0xFF
+    with pytest.raises(ValueError, match="an entry is longer"):
+        inventory(reader(io.BytesIO(elf(gpu=bytes(data)))))

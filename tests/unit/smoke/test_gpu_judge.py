@@ -1,0 +1,253 @@
+"""What the probes' findings mean. The good ones were recorded on other GPUs and are changed to a GB10's."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pytest
+
+from builder.smoke.check import CheckFailed, CheckNotRun
+from builder.smoke.gpu import judge
+from builder.smoke.gpu.docker import Done
+from builder.smoke.gpu.probe import read
+
+DEVICE = {
+    "name": "NVIDIA GB10",
+    "capability": [12, 1],
+    "torch": "2.11.0+cu130",
+    "cuda": "13.0",
+    "archs": ["sm_120"],
+    "rms_float32": 6.5e-08,
+    "rms_bfloat16": 0.0017,
+}
+TRITON = {
+    "triton": "3.6.0",
+    "capability": [12, 1],
+    "target": "sm_121a",
+    "cubin_bytes": 38040,
+    "ptxas": "/usr/local/cuda/bin/ptxas",
+    "rms": 4.7e-07,
+    "worst": 4.0e-06,
+}
+CASE = {"seed": 1, "rows": 33, "launches": 10, "rms": 0.0048, "worst": 0.02, "bad": 0, "different": 0}
+MARLIN = {
+    "vllm": "0.20.0",
+    "capability": [12, 1],
+    "atomic_add": "1",
+    "tolerance": {"rms": 0.0104, "worst": 0.0625},
+    "cases": [CASE, {**CASE, "seed": 2}],
+}
+LOG = [
+    "NCCL INFO Bootstrap: Using enp1s0f0np0:192.168.100.10<0>",
+    "NCCL INFO NET/IB : Using [0]rocep1s0f0:1/RoCE [RO]; OOB enp1s0f0np0:192.168.100.10<0>",
+    "NCCL INFO Using network IB",
+]
+SOCKET_LOG = [
+    "NCCL INFO NET/IB : No device found.",
+    "NCCL INFO NET/Socket : Using [0]enp1s0f0np0:192.168.100.10<0>",
+    "NCCL INFO Using network Socket",
+]
+OURS = "/opt/nccl/lib/libnccl.so.2.29.7"
+REDUCED: dict[str, Any] = {
+    "rank": 0,
+    "size": 2,
+    "error": {"sum": 2.4e-07, "scaled": 1.2e-07},
+    "largest": 6.8,
+    "mapped": {OURS: 22907},
+    "seconds": 0.02,
+    "bus_gb_s": 13.4,
+    "log": LOG,
+}
+PERF = """\
+# nThread 1 nGpus 1 minBytes 8 maxBytes 16 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0
+#  Rank  0 Group  0 Pid   1234 on   spark device  0 [000f:01:00] NVIDIA GB10
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+           8             2     float     sum      -1     5.26    0.00    0.00      0     0.22    0.04    0.00      0
+          16             4     float     sum      -1     5.11    0.00    0.00      0     0.22    0.07    0.00      0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 0
+"""
+
+
+def changed(value: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {**copy.deepcopy(value), **more}
+
+
+class TestDevice:
+    def test_a_gb10_passes(self) -> None:
+        assert judge.device(DEVICE) == "NVIDIA GB10, 12.1, torch 2.11.0+cu130, CUDA 13.0"
+
+    def test_another_gpu_fails(self) -> None:
+        with pytest.raises(CheckFailed, match=r"NVIDIA H200, 9\.0.*a GB10 is 12\.1"):
+            judge.device(changed(DEVICE, name="NVIDIA H200", capability=[9, 0]))
+
+    @pytest.mark.parametrize("wrong", [{"rms_float32": 0.5}, {"rms_bfloat16": math.nan}, {"rms_bfloat16": None}])
+    def test_wrong_products_fail(self, wrong: dict[str, Any]) -> None:
+        with pytest.raises(CheckFailed, match="off by"):
+            judge.device(changed(DEVICE, **wrong))
+
+
+class TestTriton:
+    def test_the_right_target_and_numbers_pass(self) -> None:
+        assert "sm_121a" in judge.triton(TRITON, arch="sm_121a")
+
+    @pytest.mark.parametrize(
+        ("wrong", "said"),
+        [
+            ({"target": "sm_120a"}, "compiled for sm_120a, not sm_121a"),
+            ({"target": None}, "compiled for None"),
+            ({"cubin_bytes": 0}, "compiled for"),
+            ({"rms": 0.3}, "wrong numbers"),
+            ({"rms": math.inf}, "wrong numbers"),
+        ],
+    )
+    def test_others_fail(self, wrong: dict[str, Any], said: str) -> None:
+        with pytest.raises(CheckFailed, match=said):
+            judge.triton(changed(TRITON, **wrong), arch="sm_121a")
+
+
+class TestMarlin:
+    def test_small_errors_pass(self) -> None:
+        assert judge.marlin(MARLIN, atomic=False).startswith("vLLM 0.20.0, 20 launches: rms error 0.0048")
+
+    @pytest.mark.parametrize(
+        ("case", "said"),
+        [
+            ({"rms": 0.02, "bad": 10}, "wrong numbers"),
+            ({"worst": 0.5, "bad": 3}, "in some launches only: a race"),
+            ({"rms": math.inf, "worst": math.inf, "bad": 10}, "wrong numbers"),
+            ({"rms": math.nan}, "wrong numbers"),
+            ({"rms": None}, "wrong numbers"),
+            ({"rms": 0.02}, "wrong numbers"),
+            ({"different": 4}, "4 launches differ .* a race"),
+            ({"launches": 1}, "launched a kernel once only"),
+        ],
+    )
+    def test_errors_and_races_fail(self, case: dict[str, Any], said: str) -> None:
+        for cases in ([{**CASE, **case}, {**CASE, "seed": 2}], [{**CASE, "seed": 2}, {**CASE, **case}]):
+            with pytest.raises(CheckFailed, match=said):
+                judge.marlin(changed(MARLIN, cases=cases), atomic=False)
+
+    def test_atomic_additions_may_differ_and_nothing_else(self) -> None:
+        cases = [{**CASE, "different": 9}, {**CASE, "seed": 2}]
+        assert judge.marlin(changed(MARLIN, cases=cases), atomic=True)
+        with pytest.raises(CheckFailed, match="a race"):
+            judge.marlin(changed(MARLIN, cases=cases, atomic_add=None), atomic=True)
+
+    def test_one_seed_is_not_two(self) -> None:
+        for cases in ([CASE, CASE], []):
+            with pytest.raises(CheckFailed, match="two were asked for"):
+                judge.marlin(changed(MARLIN, cases=cases), atomic=False)
+
+
+class TestAllReduce:
+    def found(self, **more: Any) -> list[dict[str, Any]]:
+        return [REDUCED, changed(REDUCED, **{"rank": 1, **more})]
+
+    def test_right_sums_by_our_library_pass(self) -> None:
+        text = judge.all_reduce(self.found(), under="/opt/nccl/", version="2.29.7-1", at_least=1)
+        assert text == "2 ranks, NCCL 2.29.7, bus bandwidth 13.4 GB/s"
+        alone = changed(REDUCED, size=1, bus_gb_s=0.0)
+        assert judge.all_reduce([alone], under="/opt/nccl", version=None) == "1 ranks, NCCL 2.29.7"
+
+    @pytest.mark.parametrize(
+        ("wrong", "said"),
+        [
+            ({"error": {"sum": 0.5, "scaled": 0.0}}, "rank 1: the sum over 2 ranks is off by 0.5"),
+            ({"error": {"sum": 0.0, "scaled": "nan"}}, "the scaled over 2 ranks is off by nan"),
+            ({"mapped": {"/usr/lib/libnccl.so.2": 22907}}, "expected one below /opt/nccl"),
+            ({"mapped": {OURS: 22907, "/usr/lib/libnccl.so.2": 22907}}, "expected one below /opt/nccl"),
+            ({"mapped": {"/opt/nccl-old/libnccl.so.2": 22907}}, "expected one below /opt/nccl"),
+            ({"mapped": {}}, "no libnccl is in memory"),
+            ({"rank": 0}, "not 2 ranks of one sum: 0 of 2, 0 of 2"),
+            ({"size": 1}, "not 2 ranks of one sum: 0 of 2, 1 of 1"),
+            ({"mapped": {OURS: 22809}}, r"2\.28\.9\); expected version 2\.29\.7"),
+            ({"bus_gb_s": 0.3}, "0.3 GB/s; at least 1 expected"),
+            ({"bus_gb_s": None}, "at least 1 expected"),
+        ],
+    )
+    def test_others_fail(self, wrong: dict[str, Any], said: str) -> None:
+        with pytest.raises(CheckFailed, match=said):
+            judge.all_reduce(self.found(**wrong), under="/opt/nccl/", version="2.29.7-1", at_least=1)
+
+    @pytest.mark.parametrize("error", [{}, {"sum": 0.0}])
+    def test_sums_that_were_not_made_are_no_pass(self, error: dict[str, float]) -> None:
+        with pytest.raises(KeyError):
+            judge.all_reduce(self.found(error=error), under=None, version=None)
+
+    def test_without_a_layer_there_still_is_a_libnccl(self) -> None:
+        with pytest.raises(CheckFailed, match="rank 1: no libnccl is in memory"):
+            judge.all_reduce(self.found(mapped={}), under=None, version=None)
+
+
+class TestNetwork:
+    def test_the_right_one_passes(self) -> None:
+        text = judge.network(LOG, transport="roce", interface="enp1s0f0np0", devices=["rocep1s0f0"])
+        assert "rocep1s0f0" in text
+        assert judge.network(SOCKET_LOG, transport="socket", interface="enp1s0f0np0", devices=[])
+
+    @pytest.mark.parametrize(
+        ("log", "transport", "said"),
+        [
+            (SOCKET_LOG, "roce", "should use roce"),
+            (LOG, "socket", "should use socket"),
+            ([], "roce", "its log names none"),
+            ([line.replace("rocep1s0f0", "mlx5_9") for line in LOG], "roce", "should go over rocep1s0f0"),
+            ([line.replace(" [RO]", " [1]mlx5_9:1/RoCE [RO]") for line in LOG], "roce", "should go over rocep1s0f0"),
+            ([line.replace("enp1s0f0np0", "wlp9s0") for line in SOCKET_LOG], "socket", "should go over enp1s0f0np0"),
+        ],
+    )
+    def test_another_fails(self, log: list[str], transport: str, said: str) -> None:
+        with pytest.raises(CheckFailed, match=said):
+            judge.network(log, transport=transport, interface="enp1s0f0np0", devices=["rocep1s0f0"])
+
+
+class TestNcclTests:
+    def test_right_values_pass(self) -> None:
+        assert judge.nccl_tests(PERF) == "2 sizes right, average bus bandwidth 0 GB/s"
+
+    def test_wrong_values_fail(self) -> None:
+        wrong = PERF.replace("0.00      0     0.22    0.07", "0.00      3     0.22    0.07")
+        with pytest.raises(CheckFailed, match="wrong values at 1 sizes"):
+            judge.nccl_tests(wrong)
+        with pytest.raises(CheckFailed, match="wrong values"):
+            judge.nccl_tests(PERF.replace("0 OK", "2 FAILED"))
+
+    def test_no_result_fails(self) -> None:
+        with pytest.raises(CheckFailed, match=r"no result: .*NCCL failure"):
+            judge.nccl_tests("spark: Test NCCL failure common.cu:1005")
+        with pytest.raises(CheckFailed, match="it prints nothing"):
+            judge.nccl_tests("")
+
+    def test_unchecked_values_fail(self) -> None:
+        unchecked = PERF.replace("0.00      0", "0.00    N/A")
+        with pytest.raises(CheckFailed, match="checked no values"):
+            judge.nccl_tests(unchecked)
+
+
+class TestRead:
+    def test_the_last_marked_line_counts(self) -> None:
+        done = Done(0, 'noise\n@builder-probe {"a": 1}\n@builder-probe {"a": 2}\nmore\n')
+        assert read(done, 5) == {"a": 2}
+
+    def test_nothing_to_probe_is_not_run(self) -> None:
+        with pytest.raises(CheckNotRun, match="has no fused_marlin_moe"):
+            read(Done(0, '@builder-probe {"not_run": "this vLLM has no fused_marlin_moe"}'), 5)
+
+    @pytest.mark.parametrize(
+        ("done", "said"),
+        [
+            (Done(0, '@builder-probe {"error": "RuntimeError: CUDA error"}'), "CUDA error"),
+            (Done(125, "", "docker: could not select device driver\n"), "ended with 125 .*could not select device"),
+            (Done(139, "half a line", ""), "ended with 139 and no result: half a line"),
+            (Done(None, "", ""), "did not end within 5 s"),
+            (Done(0, "@builder-probe {"), "not JSON"),
+            (Done(0, "@builder-probe []"), "no object"),
+        ],
+    )
+    def test_everything_else_fails(self, done: Done, said: str) -> None:
+        with pytest.raises(CheckFailed, match=said):
+            read(done, 5)

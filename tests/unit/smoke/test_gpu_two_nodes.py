@@ -1,0 +1,116 @@
+"""The gpu tier on two nodes."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+import pytest
+
+from tests.unit.smoke.gpu_machine import CHECKS, NAME, PROJECT, TWO_NODES, Machine, by_id
+from tests.unit.smoke.test_gpu_judge import REDUCED, changed
+
+
+class TestTwoNodes:
+    def ranks(self, machine: Machine, **second: Any) -> None:
+        machine.probes["allreduce RANK=0"] = REDUCED
+        machine.probes["allreduce RANK=1"] = changed(REDUCED, rank=1, **second)
+        machine.write("server", "does not start")
+
+    def test_both_ends_reduce_over_the_link(self, real: Machine) -> None:
+        machine = real
+        self.ranks(machine)
+        found = by_id(machine.run(checks=[*CHECKS, TWO_NODES], peer="192.168.100.11"))["nccl-two-nodes"]
+        assert found == ("pass", "2 ranks, NCCL 2.29.7, bus bandwidth 13.4 GB/s, roce over enp1s0f0np0")
+        here = next(words for words in machine.calls("run") if "WORLD_SIZE=2" in words)
+        there = next(words for words in machine.calls("peer", "run") if "WORLD_SIZE=2" in words)
+        for words, rank, address in ((here, "0", "10"), (there, "1", "11")):
+            assert {f"RANK={rank}", f"VLLM_HOST_IP=192.168.100.{address}", "MASTER_ADDR=192.168.100.10"} <= set(words)
+            assert {"NCCL_IB_HCA=rocep1s0f0", "NCCL_SOCKET_IFNAME=enp1s0f0np0", "/dev/infiniband"} <= set(words)
+        assert machine.calls("peer", "rm"), "the peer's container is removed as well"
+
+    def test_without_the_layer_a_peer_is_enough(self, machine: Machine) -> None:
+        self.ranks(machine)
+        assert by_id(machine.run(peer="192.168.100.11"))["nccl-two-nodes"][0] == "pass"
+
+    def test_without_a_peer_it_is_not_run(self, machine: Machine) -> None:
+        self.ranks(machine)
+        assert by_id(machine.run(checks=[*CHECKS, TWO_NODES]))["nccl-two-nodes"] == (
+            "not-run",
+            "no second Spark was given: --peer ADDRESS",
+        )
+
+    @pytest.mark.parametrize(
+        ("second", "said"),
+        [
+            ({"log": ["NCCL INFO NET/Socket : Using [0]wlp9s0:10.0.0.2<0>", "NCCL INFO Using network Socket"]}, "roce"),
+            ({"error": {"sum": 3.0, "scaled": 0.0}}, "rank 1: the sum over 2 ranks is off by 3"),
+            ({"mapped": {"/usr/lib/libnccl.so.2": 22907}}, "rank 1: libnccl in memory"),
+        ],
+    )
+    def test_what_is_wrong_on_the_other_node_fails(self, machine: Machine, second: dict[str, Any], said: str) -> None:
+        self.ranks(machine, **second)
+        status, message = by_id(machine.run(checks=[*CHECKS, TWO_NODES], peer="192.168.100.11"))["nccl-two-nodes"]
+        assert status == "fail"
+        assert said in message
+
+    def test_a_rank_that_breaks_fails(self, machine: Machine) -> None:
+        self.ranks(machine)
+        machine.probes["allreduce RANK=1"] = {"exit": 1, "said": "NCCL WARN connection refused"}
+        status, message = by_id(machine.run(checks=[*CHECKS, TWO_NODES], peer="192.168.100.11"))["nccl-two-nodes"]
+        assert (status, message.partition(":")[0]) == ("fail", "rank 1")
+        assert "connection refused" in message
+
+    @pytest.mark.parametrize(
+        ("images", "status", "said"),
+        [({}, "not-run", "has no image"), ({NAME: "sha256:" + "9" * 64}, "fail", "another image on 192.168.100.11")],
+    )
+    def test_the_peer_needs_the_same_image(
+        self, machine: Machine, images: dict[str, str], status: str, said: str
+    ) -> None:
+        self.ranks(machine)
+        (machine.home / "peer/images.json").write_text(json.dumps(images))
+        found = by_id(machine.run(checks=[*CHECKS, TWO_NODES], peer="192.168.100.11"))["nccl-two-nodes"]
+        assert found[0] == status
+        assert said in found[1]
+
+    def test_a_peer_that_ssh_does_not_reach_is_not_run(self, machine: Machine) -> None:
+        self.ranks(machine)
+        machine.program("ssh", "echo 'Permission denied (publickey).' >&2; exit 255")
+        status, message = by_id(machine.run(checks=[*CHECKS, TWO_NODES], peer="192.168.100.11"))["nccl-two-nodes"]
+        assert status == "not-run"
+        assert "Permission denied" in message
+
+    def test_an_address_that_is_not_on_the_link_is_not_run(self, machine: Machine) -> None:
+        self.ranks(machine)
+        for options, said in (({"peer": "10.0.0.9"}, "no route"), ({"interface": "eth7"}, "not over eth7")):
+            report = machine.run(checks=[*CHECKS, TWO_NODES], **{"peer": "192.168.100.11", **options})
+            status, message = by_id(report)["nccl-two-nodes"]
+            assert status == "not-run"
+            assert said in message
+
+    def test_its_own_model_is_served_by_head_and_worker(self, machine: Machine) -> None:
+        recipe = PROJECT.recipe("minimax-m2.7-dual")
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            port = listener.getsockname()[1]
+        flags = {**recipe.serve.flags, "port": port, "served-model-name": "small"}
+        recipe = recipe.model_copy(
+            update={
+                "run": recipe.run.model_copy(update={"port": port}),
+                "serve": recipe.serve.model_copy(update={"flags": flags}),
+            }
+        )
+        report = machine.run(recipe=recipe, serve="recipe", peer="192.168.100.11", pause=0.0)
+        found = by_id(report)
+        assert found["serve-health"][0] == found["serve-answer"][0] == found["serve-stop"][0] == "pass"
+        [head] = [words for words in machine.calls("run") if "--detach" in words]
+        [worker] = [words for words in machine.calls("peer", "run") if "--detach" in words]
+        assert "ray start --head" in head[-1] and "VLLM_HOST_IP=192.168.100.10" in head
+        assert "ray start --address=192.168.100.10:6379" in worker[-1] and "VLLM_HOST_IP=192.168.100.11" in worker
+        assert worker[worker.index("--name") + 1] in {words[-1] for words in machine.calls("peer", "rm")}
+
+    def test_its_own_model_needs_a_peer(self, machine: Machine) -> None:
+        found = by_id(machine.run(recipe=PROJECT.recipe("minimax-m2.7-dual"), serve="recipe"))
+        assert found["serve-answer"] == ("not-run", "no second Spark was given: --peer ADDRESS")

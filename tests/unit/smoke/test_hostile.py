@@ -1,0 +1,258 @@
+"""Images that were made to break their reader: each ends in an error that names it, and none in memory or on a pipe."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from builder.digest import Digest
+from builder.errors import BuilderError, InvalidError, UsageError
+from builder.smoke.image.opened import open_image, read_config
+from builder.smoke.report import Report, Result
+from builder.smoke.results import keep_results, read_results
+from builder.smoke.static.run import run_static
+from tests.support.errors import fails
+from tests.unit.smoke.make import Member, hard, layout, link
+
+PLATFORM = {"architecture": "arm64", "os": "linux"}
+DIGEST = Digest("sha256:" + "a" * 64)
+
+CONFIGS: dict[str, Any] = {
+    "a list": [],
+    "config is a list": {**PLATFORM, "config": []},
+    "variables are numbers": {**PLATFORM, "config": {"Env": [1, None, {}]}},
+    "variables are one text": {**PLATFORM, "config": {"Env": "PATH=x"}},
+    "labels are a list": {**PLATFORM, "config": {"Labels": [1]}},
+    "labels are numbers": {**PLATFORM, "config": {"Labels": {"a": 1}}},
+    "command is a number": {**PLATFORM, "config": {"Cmd": 5}},
+    "entrypoint is numbers": {**PLATFORM, "config": {"Entrypoint": [1, {}]}},
+    "history is a text": {**PLATFORM, "history": "abc"},
+    "history is numbers": {**PLATFORM, "history": [1]},
+    "diff_ids are a number": {**PLATFORM, "rootfs": {"diff_ids": 5}},
+    "diff_ids are none": {**PLATFORM, "rootfs": {"diff_ids": ["x"]}},
+}
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_a_configuration_of_wrong_kinds_is_invalid(config: Any) -> None:
+    with fails(InvalidError, "config-invalid"):
+        read_config(json.dumps(config).encode(), "x")
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff", b"[" * 100_000, b'{"a":NaN}', b'{"a":1,"a":2}'])
+def test_a_configuration_that_is_not_json_is_invalid(data: bytes) -> None:
+    with fails(InvalidError, "config-not-json"):
+        read_config(data, "x")
+
+
+def test_a_configuration_may_leave_out_what_is_optional() -> None:
+    config: dict[str, Any] = {**PLATFORM, "config": None, "history": None}
+    assert read_config(json.dumps(config).encode(), "x") == config
+
+
+INDEXES: dict[str, Any] = {
+    "a list": [],
+    "null": None,
+    "no digest": {"schemaVersion": 2, "manifests": [{}]},
+    "a number": {"schemaVersion": 2, "manifests": 5},
+    "a platform that is a text": {
+        "schemaVersion": 2,
+        "manifests": [{"mediaType": "x", "digest": DIGEST, "size": 1, "platform": "x"}] * 2,
+    },
+    "no version": {"manifests": []},
+    "a path": {"schemaVersion": 2, "manifests": [{"mediaType": "x", "digest": "sha256:../../x", "size": 1}]},
+    "an escape": {"schemaVersion": 2, "manifests": [{"mediaType": "x", "digest": "\x1b[31m", "size": 1}]},
+    "two things": {"schemaVersion": 2, "manifests": [], "layers": []},
+}
+
+
+@pytest.mark.parametrize("index", INDEXES.values(), ids=INDEXES)
+def test_an_index_that_makes_no_sense_is_invalid(tmp_path: Path, index: Any) -> None:
+    layout(tmp_path, [{"a": b""}])
+    (tmp_path / "index.json").write_text(json.dumps(index))
+    with fails(InvalidError, "manifest-invalid"):
+        open_image(tmp_path)
+
+
+MANIFESTS: dict[str, Any] = {
+    "size below zero": {"size": -5},
+    "size as text": {"size": "abc"},
+    "no size": {"size": None},
+    "size without end": {"size": 10**30},
+    "no digest": {"digest": None},
+    "digest of another kind": {"digest": "md5:abc"},
+}
+
+
+@pytest.mark.parametrize("change", MANIFESTS.values(), ids=MANIFESTS)
+def test_a_layer_that_is_described_wrongly_is_invalid(tmp_path: Path, change: dict[str, Any]) -> None:
+    layout(tmp_path, [{"a": b""}])
+    image = open_image(tmp_path)
+    manifest = {**image.manifest, "layers": [{**image.manifest["layers"][0], **change}]}
+    data = json.dumps(manifest).encode()
+    digest = Digest.of(data)
+    (tmp_path / "blobs/sha256" / digest[7:]).write_bytes(data)
+    with fails(InvalidError, "manifest-invalid"):
+        open_image(tmp_path, digest)
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _endless(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _long(path: Path) -> None:
+    path.write_bytes(b" " * (5 << 20))
+
+
+@pytest.mark.parametrize(
+    ("make", "id"),
+    [
+        (_pipe, "blob-missing"),
+        (_endless, "blob-missing"),
+        (_folder, "blob-missing"),
+        (_long, "manifest-too-large"),
+    ],
+)
+def test_only_a_small_file_is_read(tmp_path: Path, make: Callable[[Path], None], id: str) -> None:
+    layout(tmp_path, [{"a": b""}])
+    make(tmp_path / "index.json")
+    with fails(InvalidError, id):
+        open_image(tmp_path)
+
+
+def test_what_is_no_layout_is_wrong_usage(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "loop").mkdir()
+    (tmp_path / "loop/index.json").symlink_to("index.json")
+    for path in (tmp_path, tmp_path / "file", tmp_path / "nowhere", tmp_path / "loop"):
+        with fails(UsageError, "layout-missing"):
+            open_image(path)
+
+
+def checked(where: Path, layer: bytes) -> Report:
+    return run_static(layout(where, [layer], how="plain"), None, [])
+
+
+def _header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.size, info.type = size, kind
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def _bomb(head: bytes, size: int) -> bytes:
+    """A small blob that unpacks to `size` zero bytes behind `head`."""
+    packer = zstandard.ZstdCompressor(1).compressobj()
+    chunk = bytes(1 << 22)
+    parts = [packer.compress(head), *(packer.compress(chunk) for _ in range(size // len(chunk))), packer.flush()]
+    return b"".join(parts)
+
+
+def _pax(records: bytes) -> bytes:
+    return _header("x", len(records), tarfile.XHDTYPE) + records + b"\0" * (-len(records) % 512)
+
+
+LAYERS: dict[str, tuple[bytes, str]] = {
+    "a name of gigabytes": (_bomb(_header("x", 1 << 30, tarfile.GNUTYPE_LONGNAME), 1 << 27), "layer-unreadable"),
+    "an extended header of gigabytes": (_bomb(_header("x", 1 << 30, tarfile.XHDTYPE), 1 << 27), "layer-unreadable"),
+    "headers without end": (_pax(b"14 path=abcde\n") * 3000 + _header("a", 0) + bytes(1024), "layer-unreadable"),
+    "a name too long": (
+        _pax(b"10009 path=" + b"a/" * 4998 + b"b\n") + _header("a", 0) + bytes(1024),
+        "layer-path-long",
+    ),
+    "cut gzip": (gzip.compress(_header("a", 0) + bytes(1024))[:-10], "layer-unreadable"),
+    "junk": (b"\x28\xb5\x2f\xfd" + b"junk" * 50, "layer-unreadable"),
+    "nothing": (b"", "layer-unreadable"),
+}
+
+
+@pytest.mark.parametrize(("layer", "id"), LAYERS.values(), ids=LAYERS)
+def test_a_layer_that_cannot_be_read_is_invalid(tmp_path: Path, layer: bytes, id: str) -> None:
+    with fails(InvalidError, id):
+        checked(tmp_path, layer)
+
+
+@pytest.mark.parametrize(
+    ("files", "id"),
+    [
+        ({"../../etc/x": b""}, "layer-path-outside"),
+        ({"usr/h": hard("../../etc/passwd")}, "layer-path-outside"),
+        ({"usr/h": hard("/etc/shadow")}, "layer-hard-link-broken"),
+        ({"usr/a": b"", ".": hard("usr/a")}, "layer-hard-link-broken"),
+    ],
+)
+def test_a_path_outside_the_image_is_invalid(tmp_path: Path, files: dict[str, Any], id: str) -> None:
+    with fails(InvalidError, id):
+        run_static(layout(tmp_path, [files]), None, [])
+
+
+def test_a_deep_path_is_looked_at(tmp_path: Path) -> None:
+    deep = "d/" * 1900 + "f"
+    report = run_static(layout(tmp_path, [{deep: Member(b"x", 0o666)}]), None, [])
+    assert next(result for result in report.results if result.id == "image-no-world-writable").status == "fail"
+
+
+def test_names_are_shown_without_what_a_terminal_obeys_and_kept_as_they_are(tmp_path: Path) -> None:
+    name = "usr/\x1b]0;x\x07\x9b31m\u202e\udcff"
+    report = run_static(layout(tmp_path / "image", [{name: Member(b"x", 0o6777)}]), None, [])
+    for text in (report.as_table(width=200), report.as_junit()):
+        assert not set(text) & set("\x1b\x07\x9b\u202e\udcff")
+    kept = keep_results(report, tmp_path / "results")
+    assert not set(kept.read_text("utf-8")) & set("\x1b\x07\x9b\u202e")
+    again = read_results(tmp_path / "results", report.digest)
+    assert again is not None
+    assert [result.message for result in again.results] == [result.message for result in report.results]
+    assert any("\udcff" in result.message for result in again.results)
+
+
+def test_links_that_form_a_loop_or_lead_out_stay_inside(tmp_path: Path) -> None:
+    files = {"usr/a": link("b"), "usr/b": link("a"), "usr/out": link("/../../etc"), "usr/out/passwd": b"x"}
+    report = run_static(layout(tmp_path, [files]), None, [])
+    assert report.results
+
+
+def test_a_report_of_any_text_is_xml(tmp_path: Path) -> None:
+    from xml.etree import ElementTree
+
+    text = "".join(map(chr, [*range(0x20), 0x7F, 0x9B, 0x202E, 0xD800, 0xFFFE, 0xFFFF])) + "<&\"'>]]>"
+    report = Report(DIGEST, [Result("a", "b", "static", "fail", text)])
+    found = ElementTree.fromstring(report.as_junit()).find(".//failure")
+    assert found is not None and (found.text or "").endswith("<&\"'>]]>")
+
+
+def test_random_bytes_are_an_image_or_a_builder_error(tmp_path: Path) -> None:
+    import random
+
+    chance = random.Random(7)
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for number in range(4):
+            archive.addfile(tarfile.TarInfo(f"usr/lib/{number}"), io.BytesIO(b""))
+    whole = out.getvalue()[:4096]
+    for number in range(150):
+        data = bytearray(whole)
+        for _ in range(chance.randrange(1, 12)):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        try:
+            checked(tmp_path / str(number), bytes(data))
+        except BuilderError:
+            continue

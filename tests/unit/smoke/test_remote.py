@@ -1,0 +1,186 @@
+"""An image in a registry: only what a check needs is asked for, and nothing of it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.digest import Digest
+from builder.errors import NetworkError, PinError
+from builder.model.check import Check
+from builder.model.reference import Reference
+from builder.oci.manifest import OCI_MANIFEST
+from builder.registry.referrers import attach, attached
+from builder.smoke.image.opened import OpenedImage, open_image
+from builder.smoke.image.remote import built_layers, fetch_image, remote_image
+from builder.smoke.static.run import check_image
+from builder.store.store import Store
+from tests.support.http_registry import Answer, Request, Server, client, serving
+from tests.unit.smoke.make import SM_121, elf, fatbin, layout, link
+
+BASE = {"usr/lib/big": bytes(range(256)) * 3000, "usr/lib/libx.so": elf(), "bin": link("usr/bin")}
+NCCL = {"opt/nccl/lib/libnccl.so.2": elf(gpu=fatbin(SM_121))}
+LAYERS: list[dict[str, Any]] = [BASE, {"usr/lib/vendor": b"2" * 5000}, NCCL, {"opt/last": b"z" * 3000}]
+HISTORY = [
+    {"created_by": "RUN make"},
+    {"created_by": "COPY vendor"},
+    {"created_by": "ENV X", "empty_layer": True},
+    {"created_by": "builder: nccl"},
+    {"created_by": "builder: marlin", "empty_layer": True},
+    {"created_by": "builder: last"},
+]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as started:
+        yield started
+
+
+def serve(server: Server, where: Path, **more: Any) -> OpenedImage:
+    """An image of four layers, the upper two made by builder."""
+    here = layout(where / "image", LAYERS, history=HISTORY, Env=["PATH=/usr/bin"], **more)
+    image = open_image(here)
+    server.serve_manifest((here / "blobs/sha256" / image.digest.partition(":")[2]).read_bytes(), "1")
+    for path in (here / "blobs" / "sha256").iterdir():
+        server.on("GET", f"/v2/team/app/blobs/sha256:{path.name}", Answer(200, path.read_bytes()))
+    server.requests.clear()
+    return image
+
+
+def fetched(server: Server, image: OpenedImage) -> list[int]:
+    """The layers that were asked for, counted from 0."""
+    digests = [blob.digest for blob in image.layers]
+    asked = [path.rpartition("/")[2] for path in server.paths()]
+    return sorted(digests.index(digest) for digest in asked if digest in digests)
+
+
+def check(kind: str, **args: Any) -> Check:
+    return Check(id=kind, tier="static", kind=kind, args=args)
+
+
+def run(server: Server, *checks: Check, ours: set[str] | None = None, **more: Any) -> dict[str, str]:
+    image = remote_image(server.ref(), client())
+    report = check_image(image, checks, ours=built_layers(image) if ours is None else ours, **more)
+    return {result.id: result.status for result in report.results}
+
+
+def test_configuration_alone_fetches_no_layer(server: Server, tmp_path: Path) -> None:
+    image = serve(server, tmp_path)
+    found = run(server, check("env", name="PATH", value="/usr/bin"), check("layer-size"), always=())
+    assert found == {"env": "pass", "layer-size": "pass"}
+    assert fetched(server, image) == []
+    assert len(set(server.paths())) == 2
+
+
+def test_the_bases_layers_are_not_fetched(server: Server, tmp_path: Path) -> None:
+    image = serve(server, tmp_path)
+    found = run(server, check("cubin", path="/opt/nccl/lib/libnccl.so.2"))
+    assert found["cubin"] == "pass"
+    assert "fail" not in found.values()
+    assert fetched(server, image) == [2, 3]
+
+
+def test_one_path_is_looked_for_from_the_top(server: Server, tmp_path: Path) -> None:
+    image = serve(server, tmp_path)
+    every = {blob.digest for blob in image.layers}
+    assert run(server, check("file", path="/opt/last"), ours=every, always=()) == {"file": "pass"}
+    assert fetched(server, image) == [3]
+    server.requests.clear()
+    assert run(server, check("cubin", path="/opt/nccl/lib/libnccl.so.2"), ours=every, always=()) == {"cubin": "pass"}
+    assert fetched(server, image) == [2, 3]
+    server.requests.clear()
+    assert run(server, check("file", path="/bin/none"), ours=every, always=()) == {"file": "fail"}
+    assert fetched(server, image) == [0, 1, 2, 3]
+
+
+def test_what_the_registry_serves_is_hashed(server: Server, tmp_path: Path) -> None:
+    image = serve(server, tmp_path)
+    blob = image.layers[3]
+    server.on("GET", f"/v2/team/app/blobs/{blob.digest}", Answer(200, image.layers[2].path.read_bytes()))
+    with pytest.raises((PinError, NetworkError)):
+        run(server)
+
+
+def test_a_connection_that_breaks_is_taken_up(server: Server, tmp_path: Path) -> None:
+    image = serve(server, tmp_path)
+    path = f"/v2/team/app/blobs/{image.layers[3].digest}"
+    data = image.layers[3].path.read_bytes()
+
+    def rest(request: Request) -> Answer:
+        start = int(request.headers["Range"].removeprefix("bytes=").rstrip("-"))
+        return Answer(206, data[start:], {"Content-Range": f"bytes {start}-{len(data) - 1}/{len(data)}"})
+
+    server.on("GET", path, Answer(200, data, cut=len(data) // 2), rest)
+    assert "fail" not in run(server).values()
+
+
+def test_running_it_takes_all_of_it(server: Server, tmp_path: Path) -> None:
+    image = serve(server, tmp_path)
+    store = Store(tmp_path / "store")
+    found = fetch_image(server.ref(), store, client())
+    assert found.digest == image.digest
+    assert [blob.present for blob in open_image(store.root, image.digest).layers] == [True] * 4
+    server.requests.clear()
+    fetch_image(server.ref(), store, client())
+    assert fetched(server, image) == []
+
+
+def test_an_image_of_another_platform_is_refused(server: Server, tmp_path: Path) -> None:
+    serve(server, tmp_path, architecture="amd64")
+    with pytest.raises(PinError, match="not for linux/arm64"):
+        remote_image(server.ref(), client())
+
+
+class Registry:
+    """Takes uploads of team/app. lists: whether it lists referrers itself."""
+
+    def __init__(self, server: Server, lists: bool) -> None:
+        self.server, self.lists = server, lists
+        self.blobs: dict[str, bytes] = {}
+        self.manifests: dict[str, bytes] = {}
+        server.on("POST", "/v2/team/app/blobs/uploads/", Answer(202, headers={"Location": "/v2/team/app/upload/1"}))
+        server.on("PUT", "/v2/team/app/upload/1", self.take)
+
+    def take(self, request: Request) -> Answer:
+        digest = Digest.of(request.body)
+        self.blobs[digest] = request.body
+        self.server.on("HEAD", f"/v2/team/app/blobs/{digest}", Answer(200))
+        return Answer(201)
+
+    def accept(self, name: str) -> None:
+        """Be ready for a manifest."""
+
+        def put(request: Request) -> Answer:
+            self.manifests[name] = request.body
+            headers = {"Content-Type": request.headers["Content-Type"]}
+            self.server.on("GET", f"/v2/team/app/manifests/{name}", Answer(200, request.body, headers))
+            return Answer(201, headers={"OCI-Subject": "sha256:x"} if self.lists else {})
+
+        self.server.on("PUT", f"/v2/team/app/manifests/{name}", put)
+
+
+@pytest.mark.parametrize("lists", [True, False])
+def test_results_are_attached(server: Server, lists: bool) -> None:
+    import json
+
+    from builder.registry.referrers import artifact
+
+    registry = Registry(server, lists)
+    subject = {"mediaType": OCI_MANIFEST, "digest": Digest.of(b"image"), "size": 5}
+    kind = "application/vnd.example.results+json"
+    for payload in (b"first", b"second", b"second"):
+        made = artifact(subject, payload, kind, {})
+        registry.accept(Digest.of(made))
+        registry.accept(subject["digest"].replace(":", "-"))  # type: ignore[attr-defined]
+        target = Reference.parse(f"{server.host}/team/app:1")
+        assert attach(client(), target, subject, payload, kind) == Digest.of(made)
+        told = json.loads(registry.manifests[Digest.of(made)])
+        assert (told["subject"], told["artifactType"]) == (subject, kind)
+        assert registry.blobs[told["layers"][0]["digest"]] == payload
+        assert registry.blobs[told["config"]["digest"]] == b"{}"
+    listed = attached(client(), server.ref(), Digest.of(b"image"))
+    assert [item["artifactType"] for item in listed] == ([] if lists else [kind, kind])
