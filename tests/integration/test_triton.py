@@ -23,7 +23,7 @@ from builder.model.plan import PlannedLayer
 from builder.model.recipe import LayerUse
 from builder.plan.resolve import resolve
 from builder.project import Project
-from tests.support.ranges import wheel
+from tests.support.ranges import RemoteWheel, wheel
 
 pytestmark = [pytest.mark.slow]
 
@@ -42,11 +42,11 @@ VERSIONS = {
 }
 
 
-def triton(version: str, machine: str = HERE) -> Any:
+def triton(version: str, machine: str = HERE) -> RemoteWheel:
     return wheel("triton", version, "-cp312-cp312-", machine)
 
 
-def fetch(archive: Any, member: str, target: Path) -> Path:
+def fetch(archive: RemoteWheel, member: str, target: Path) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     if member in archive.namelist():
         target.write_bytes(archive.read(member))
@@ -57,7 +57,7 @@ def fetch(archive: Any, member: str, target: Path) -> Path:
 @pytest.fixture(scope="module", params=VERSIONS)
 def version(request: pytest.FixtureRequest) -> str:
     try:
-        triton(str(request.param))
+        triton(str(request.param)).namelist()
     except (requests.RequestException, OSError) as error:
         pytest.skip(f"the package index cannot be read by ranges: {type(error).__name__}")
     return str(request.param)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
+import json
+import os
 import zipfile
-from functools import cache
+from collections.abc import Callable
+from functools import cache, cached_property
 from typing import Any
 
 import requests
 from pypi_simple import PyPISimple
 
 from builder.inputs.hosts import wheel_indexes
+from tests.support.cache import TESTS_CACHE
 
 
 class Remote(io.RawIOBase):
@@ -50,17 +54,51 @@ class Remote(io.RawIOBase):
         return len(data)
 
 
+class RemoteWheel:
+    """Members of one wheel; each is downloaded once per machine and kept below the cache of the tests."""
+
+    def __init__(self, name: str, version: str, words: tuple[str, ...]) -> None:
+        self._wanted = name, version, words
+        self._folder = TESTS_CACHE / "members" / "-".join([name, version, *(word.strip("-") for word in words)])
+
+    @cached_property
+    def _archive(self) -> zipfile.ZipFile:
+        name, version, words = self._wanted
+        with PyPISimple(wheel_indexes()[0]) as client:
+            found = [
+                package.url
+                for package in client.get_project_page(name).packages
+                if package.package_type == "wheel"
+                and package.version == version
+                and all(word in package.filename for word in words)
+            ]
+        if not found:
+            raise LookupError(f"the index has no wheel of {name} {version} with {' and '.join(words)} in its name")
+        return zipfile.ZipFile(io.BufferedReader(Remote(found[0]), 1 << 20))
+
+    def namelist(self) -> list[str]:
+        """The paths of all members."""
+        kept = self._kept("names.json", lambda: json.dumps(self._archive.namelist()).encode())
+        names: list[str] = json.loads(kept)
+        return names
+
+    def read(self, member: str) -> bytes:
+        """The content of one member."""
+        return self._kept(f"content/{member}", lambda: self._archive.read(member))
+
+    def _kept(self, name: str, fetch: Callable[[], bytes]) -> bytes:
+        path = self._folder / name
+        if path.is_file():
+            return path.read_bytes()
+        data = fetch()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.{os.getpid()}")
+        part.write_bytes(data)
+        part.replace(path)
+        return data
+
+
 @cache
-def wheel(name: str, version: str, *words: str) -> zipfile.ZipFile:
+def wheel(name: str, version: str, *words: str) -> RemoteWheel:
     """The wheel of that version whose file name has all these words."""
-    with PyPISimple(wheel_indexes()[0]) as client:
-        found = [
-            package.url
-            for package in client.get_project_page(name).packages
-            if package.package_type == "wheel"
-            and package.version == version
-            and all(word in package.filename for word in words)
-        ]
-    if not found:
-        raise LookupError(f"the index has no wheel of {name} {version} with {' and '.join(words)} in its name")
-    return zipfile.ZipFile(io.BufferedReader(Remote(found[0]), 1 << 20))
+    return RemoteWheel(name, version, words)
