@@ -15,29 +15,12 @@ from builder.registry.auth import Credentials, Login
 from builder.registry.config import Endpoint
 from builder.registry.token import Authorizer, merge_scopes, parse_challenges
 from builder.registry.transport import Patience, Transport
+from tests.support.credentials import SECRET, config, helper
 from tests.support.http_registry import Answer, Server, client, digest_of, image_manifest
-
-SECRET = "s3cret-of-the-user"
 
 
 def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
-
-
-def config(folder: Path, **content: Any) -> Credentials:
-    path = folder / "config.json"
-    path.write_text(json.dumps(content))
-    return Credentials((path,))
-
-
-def helper(folder: Path, name: str, script: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A credential helper; what it was asked for lands in the returned file."""
-    asked = folder / "asked"
-    program = folder / f"docker-credential-{name}"
-    program.write_text(f'#!/bin/sh\necho "$1 $(cat)" >> {asked}\n{script}\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    return asked
 
 
 class TestFiles:

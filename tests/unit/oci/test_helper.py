@@ -11,7 +11,7 @@ import pytest
 from builder.registry import helper as helpers
 from builder.registry.auth import Login
 from builder.registry.helper import HelperError, ask_helper
-from tests.unit.oci.test_auth import SECRET, config, helper
+from tests.support.credentials import SECRET, config, helper
 
 ANSWER = f'echo \'{{"Username": "me", "Secret": "{SECRET}"}}\''
 

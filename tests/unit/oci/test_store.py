@@ -6,40 +6,17 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from builder.digest import Digest
 from builder.errors import EngineError, InvalidError, PinError, UsageError
-from builder.store.store import LayerRecord, Store, default_root
-
-KEY = "a" * 64
+from builder.store.store import Store, default_root
+from tests.support.storefiles import KEY, blobs, record, temporary
 
 
 def digest(data: bytes) -> str:
     return Digest.of(data)
-
-
-def blobs(store: Store) -> set[str]:
-    return {path.name for path in (store.root / "blobs/sha256").iterdir()}
-
-
-def temporary(store: Store) -> list[str]:
-    return [path.name for path in store.tmp.iterdir()]
-
-
-def record(store: Store, **more: Any) -> LayerRecord:
-    values: dict[str, Any] = {
-        "digest": store.put(b"layer"),
-        "size": 5,
-        "diff_id": digest(b"tar"),
-        "tar_size": 3,
-        "media_type": "x",
-        "entries": 1,
-        "listing": store.put(b"listing"),
-    }
-    return LayerRecord(**{**values, **more})
 
 
 def test_a_blob_is_named_by_its_hash_and_cannot_be_written(store: Store) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from builder.errors import EngineError, ExitCode
 from builder.store.store import Store
-from tests.unit.oci.test_store import KEY, blobs, record, temporary
+from tests.support.storefiles import KEY, blobs, record, temporary
 
 
 @pytest.mark.parametrize("last", [False, True], ids=["while writing", "at the end"])

@@ -13,7 +13,7 @@ import pytest
 from builder.digest import Digest
 from builder.store.store import Store
 from tests.support.project import ROOT
-from tests.unit.oci.test_store import blobs, temporary
+from tests.support.storefiles import blobs, temporary
 
 WRITER = """
 import sys

@@ -17,8 +17,8 @@ from builder.store.store import Store
 from tests.support.engine import FakeEngine
 from tests.support.mirror import Mirror
 from tests.support.project import Sample, stored_base, vendor_base
+from tests.support.runner import Runner
 from tests.support.tars import contents, listing
-from tests.unit.produce.conftest import Runner
 
 MakePlan = Callable[..., Plan]
 OWN = f"toolchain-{host_architecture()}"

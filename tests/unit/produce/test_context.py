@@ -17,8 +17,8 @@ from builder.produce.context import write_full_context
 from builder.store.store import Store
 from tests.support.mirror import Mirror
 from tests.support.project import Sample
+from tests.support.runner import Runner
 from tests.support.tars import listing
-from tests.unit.produce.conftest import Runner
 
 MakePlan = Callable[..., Plan]
 

@@ -24,8 +24,8 @@ from tests.support.engine import FakeEngine
 from tests.support.errors import fails
 from tests.support.mirror import Mirror
 from tests.support.project import WIDGET, Sample
+from tests.support.runner import Runner
 from tests.support.tars import File
-from tests.unit.produce.conftest import Runner
 
 MakePlan = Callable[..., Plan]
 Keep = Callable[[Store, Plan], set[str]]

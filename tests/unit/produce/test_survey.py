@@ -19,7 +19,7 @@ from builder.store.store import Store
 from tests.support.engine import FakeEngine
 from tests.support.mirror import Mirror
 from tests.support.project import Sample
-from tests.unit.produce.conftest import Runner
+from tests.support.runner import Runner
 
 MakePlan = Callable[..., Plan]
 

@@ -21,7 +21,7 @@ from builder.store.store import Store
 from tests.support.engine import FakeEngine
 from tests.support.mirror import Mirror
 from tests.support.project import Sample, stored_base, vendor_base
-from tests.unit.produce.conftest import Runner
+from tests.support.runner import Runner
 
 MakePlan = Callable[..., Plan]
 OWN = f"toolchain-{host_architecture()}"

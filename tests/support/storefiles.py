@@ -1,0 +1,35 @@
+"""What tests look at in a store, and a record to put into one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from builder.digest import Digest
+from builder.store.store import LayerRecord, Store
+
+KEY = "a" * 64
+"""The key of a layer."""
+
+
+def blobs(store: Store) -> set[str]:
+    """The names of all blobs of a store."""
+    return {path.name for path in (store.root / "blobs/sha256").iterdir()}
+
+
+def temporary(store: Store) -> list[str]:
+    """What lies in a store's folder for unfinished files."""
+    return [path.name for path in store.tmp.iterdir()]
+
+
+def record(store: Store, **more: Any) -> LayerRecord:
+    """A record of a layer whose blobs are in the store; keywords replace its fields."""
+    values: dict[str, Any] = {
+        "digest": store.put(b"layer"),
+        "size": 5,
+        "diff_id": Digest.of(b"tar"),
+        "tar_size": 3,
+        "media_type": "x",
+        "entries": 1,
+        "listing": store.put(b"listing"),
+    }
+    return LayerRecord(**{**values, **more})
