@@ -15,7 +15,7 @@ as_root() {
     fi
 }
 
-# Install Debian packages that are not there yet.
+# Install the Debian packages that are missing.
 need_packages() {
     local missing=() package
     for package in "$@"; do
@@ -40,7 +40,7 @@ find_python() {
     die "needs Python 3.11 or newer"
 }
 
-# A virtual environment with exactly the packages of a requirements file: made once for each version of that file.
+# Create a virtual environment with exactly the packages of a requirements file, once for each version of that file.
 make_venv() { # FOLDER REQUIREMENTS
     local folder=$1 requirements=$2 python stamp
     python=$(find_python)
@@ -55,7 +55,8 @@ make_venv() { # FOLDER REQUIREMENTS
     printf '%s' "$stamp" >"$folder/.stamp"
 }
 
-# Run Python and the tools of the tests from BUILDER_DEV or a virtual environment made for them, and this checkout's code.
+# Use Python and the development tools of BUILDER_DEV, or of a virtual environment created for them, with the code of this
+# checkout.
 use_dev() {
     local dev=${BUILDER_DEV:-$cache/dev}
     [ -n "${BUILDER_DEV:-}" ] || make_venv "$dev" "$repository/scripts/dev-requirements.txt"
