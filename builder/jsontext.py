@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import stat
+from pathlib import Path
 from typing import Any
+
+_LIMIT = 4 << 20
+"""bytes"""
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -16,6 +21,15 @@ def parse_json(text: str | bytes) -> Any:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def read_json(path: Path) -> Any:
+    """A small JSON file that another program may have written. Raises OSError, and ValueError for anything else than
+    a regular file of at most 4 MiB with one JSON document."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _LIMIT:
+        raise ValueError("not a regular file, or too large")
+    return parse_json(path.read_bytes())
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

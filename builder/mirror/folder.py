@@ -12,8 +12,9 @@ from typing import IO
 
 from builder.digest import Digest
 from builder.errors import EngineError, PinError
+from builder.jsontext import read_json
 from builder.mirror.artifact import ARTIFACT, EMPTY, Artifact
-from builder.oci.layout import begin, list_entry, prepare, read_index, read_json
+from builder.oci.layout import begin, list_entry, prepare, read_index
 from builder.store.blobs import CHUNK, Blobs, BlobWriter, disk_error, hash_of, remove
 
 _PARTIAL = ".partial"

@@ -14,7 +14,7 @@ from builder.jsontext import parse_json
 from builder.model.canonical import canonical
 from builder.model.plan import Plan, Variable
 from builder.oci.manifest import OCI_MANIFEST, Manifest, parse_manifest
-from builder.store.store import LayerRecord
+from builder.store.records import LayerRecord
 
 CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 
@@ -93,7 +93,7 @@ class Image:
 
 def assemble(plan: Plan, records: Mapping[str, LayerRecord], base: BaseImage | None) -> Image:
     """The image of a plan. records: the built layer of every layer id that has files. Raises NetworkError for a base
-    that no image can be put on."""
+    that cannot be extended."""
     layers = [*(_base_layers(base) if base else [])]
     for layer in plan.layers:
         if layer.producer != "config":
@@ -119,30 +119,40 @@ def parse_base(reference: str, manifest: bytes, config: bytes) -> BaseImage:
     """A base from its manifest and config as a registry gave them. Raises NetworkError when they make no sense."""
     parsed = parse_manifest(manifest, where=reference)
     if parsed.is_index:
-        raise NetworkError("the base's manifest is an index", where=reference)
+        raise NetworkError("the base's manifest is an index", id="base-manifest-index", where=reference)
     try:
         found = parse_json(config)
     except ValueError:
-        raise NetworkError("the base's config is not JSON, or says two things at once", where=reference) from None
+        raise NetworkError("the base's config is not valid JSON", id="base-config-malformed", where=reference) from None
     try:
         _BaseConfig.model_validate(found)
         return BaseImage(reference, parsed, found)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "it"
-        raise NetworkError(f"the base's config makes no sense: {place}: {first['msg']}", where=reference) from None
+        raise NetworkError(
+            f"the base's config is malformed: {place}: {first['msg']}", id="base-config-malformed", where=reference
+        ) from None
 
 
 def _base_layers(base: BaseImage) -> list[ImageLayer]:
     diff_ids = base.config["rootfs"]["diff_ids"]
     descriptors = base.manifest.json["layers"]
     if len(diff_ids) != len(descriptors):
-        raise NetworkError("the base's manifest and config name different numbers of layers", where=base.reference)
+        raise NetworkError(
+            "the base's manifest and config name different numbers of layers",
+            id="base-layers-mismatch",
+            where=base.reference,
+        )
     layers = []
     for descriptor, diff_id in zip(descriptors, diff_ids, strict=True):
         digest, media_type = Digest(descriptor["digest"]), descriptor["mediaType"]
         if "foreign" in media_type or descriptor.get("urls"):
-            raise NetworkError("a layer of the base is not in its registry (foreign layer)", where=base.reference)
+            raise NetworkError(
+                "a layer of the base is not in its registry (foreign layer)",
+                id="base-layer-foreign",
+                where=base.reference,
+            )
         layers.append(
             ImageLayer(
                 digest, descriptor["size"], _OCI_LAYERS.get(media_type, media_type), Digest(diff_id), of_base=True

@@ -15,7 +15,8 @@ from builder.digest import Digest
 from builder.errors import EngineError
 from builder.oci.format import LEVEL, MEDIA_TYPES, MTIME, ZSTD
 from builder.store.blobs import BlobWriter
-from builder.store.store import LayerRecord, Store
+from builder.store.records import LayerRecord
+from builder.store.store import Store
 from builder.unpack.entry import Entry
 
 Progress = Callable[[int], None]
@@ -93,7 +94,11 @@ def _tar(entries: Iterable[Entry]) -> Iterator[tuple[bytes, Entry | None]]:
                     yield b"".join(pending), None
                     pending, held = [], 0
             if seen != entry.size:
-                raise EngineError(f"{entry.path}: {seen} bytes where {entry.size} were announced", where=entry.owner)
+                raise EngineError(
+                    f"{entry.path}: {seen} bytes where the entry says {entry.size}",
+                    id="entry-size-mismatch",
+                    where=entry.owner,
+                )
             padding = -seen % tarfile.BLOCKSIZE
             pending.append(b"\0" * padding)
             held += padding
@@ -140,6 +145,7 @@ def _compressor(writer: BlobWriter, compression: str, threads: int) -> _Compress
         if "ng" in zlib.ZLIB_RUNTIME_VERSION:
             raise EngineError(
                 "this Python's zlib is zlib-ng, which compresses to other bytes than zlib",
+                id="zlib-ng",
                 cause="layer digests are defined with zlib",
                 next="build with --compression zstd",
             )
@@ -151,7 +157,8 @@ def _compressor(writer: BlobWriter, compression: str, threads: int) -> _Compress
     if zstandard.ZSTD_VERSION != ZSTD:
         found = ".".join(map(str, zstandard.ZSTD_VERSION))
         raise EngineError(
-            f"the Python package zstandard carries libzstd {found}",
+            f"the Python package zstandard contains libzstd {found}",
+            id="libzstd-version",
             cause=f"layer digests are defined with {'.'.join(map(str, ZSTD))}",
             next="pip install --force-reinstall zstandard==0.25.0",
         )

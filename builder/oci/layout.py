@@ -12,9 +12,9 @@ from typing import Any
 
 from builder.digest import Digest
 from builder.errors import UsageError
-from builder.jsontext import parse_json
+from builder.jsontext import read_json
 from builder.oci.assemble import Image, ImageLayer
-from builder.oci.manifest import MANIFEST_LIMIT, OCI_INDEX, OCI_MANIFEST
+from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
 from builder.store.blobs import disk_error
 from builder.store.store import Store
 
@@ -25,11 +25,10 @@ BlobSource = Callable[[ImageLayer], Iterator[bytes]]
 
 
 def write_layout(image: Image, store: Store, folder: Path, *, name: str, base_blob: BlobSource | None = None) -> None:
-    """Put the image into the layout at `folder`, made if need be, under the reference name `name`.
+    """Write the image into the layout at `folder`, which is created if needed, under the reference name `name`.
 
-    Blobs are hard-linked from the store, or copied where links cannot reach. The index is replaced last and at once:
-    whoever reads the folder meanwhile sees the old image or the new one. Raises UsageError for a folder that holds
-    something else.
+    Blobs are hard-linked from the store, or copied where links cannot reach. The index is replaced last and
+    atomically: a reader sees the old image or the new one. Raises UsageError for a folder that holds something else.
     """
     prepare(folder)
     try:
@@ -56,9 +55,14 @@ def write_layout(image: Image, store: Store, folder: Path, *, name: str, base_bl
 def prepare(folder: Path, option: str = "--output oci:DIR") -> None:
     """Make the folder of a layout. Raises UsageError for one that holds something else; option: what named it."""
     if folder.exists() and not folder.is_dir():
-        raise UsageError("is a file, not a folder", where=str(folder))
+        raise UsageError("is a file, not a folder", id="layout-is-file", where=str(folder))
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "oci-layout").exists():
-        raise UsageError("is not empty and not an OCI layout", where=str(folder), next=f"name a new folder: {option}")
+        raise UsageError(
+            "is not empty and not an OCI layout",
+            id="layout-folder-occupied",
+            where=str(folder),
+            next=f"name a new folder: {option}",
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -101,14 +105,7 @@ def read_index(folder: Path) -> list[dict[str, Any]]:
             return found
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         pass
-    raise UsageError("index.json is damaged", where=str(folder), next="name a new folder")
-
-
-def read_json(path: Path) -> Any:
-    """A small JSON file that others may have written. Raises OSError, and ValueError for anything else than that."""
-    if not path.is_file() or path.stat().st_size > MANIFEST_LIMIT:
-        raise ValueError("a folder, a pipe, or too large")
-    return parse_json(path.read_bytes())
+    raise UsageError("index.json is damaged", id="layout-index-damaged", where=str(folder), next="name a new folder")
 
 
 def _link(source: Path, target: Path) -> None:

@@ -69,20 +69,20 @@ def parse_manifest(data: bytes, content_type: str = "", where: str = "") -> Mani
     try:
         document = parse_json(data)
     except ValueError:
-        raise _nonsense(where, "it is not JSON, or says two things at once") from None
+        raise _malformed(where, "it is not valid JSON, or has a key twice") from None
     version = document.get("schemaVersion") if isinstance(document, dict) else None
     if type(version) is not int or version != 2:
-        raise _nonsense(where, "it is not a manifest of schema version 2")
+        raise _malformed(where, "it is not a manifest of schema version 2")
     kinds = MANIFESTS + INDEXES
     sent = content_type.partition(";")[0].strip().lower()
     own = document.get("mediaType")
     # One document must not be two things to two readers (CVE-2021-41190).
     if "manifests" in document and ("layers" in document or "config" in document):
-        raise _nonsense(where, "it claims to be both a manifest and an index")
+        raise _malformed(where, "it claims to be both a manifest and an index")
     if own is None:
         own = sent if sent in kinds else OCI_INDEX if "manifests" in document else OCI_MANIFEST
     if own not in kinds or (sent in kinds and sent != own):
-        raise _nonsense(where, "its media type is unknown, or not the one it was served as")
+        raise _malformed(where, "its media type is unknown, or not the one it was served as")
     if own in INDEXES:
         entries = document.get("manifests")
         fits = isinstance(entries, list) and all(_is_entry(entry) for entry in entries)
@@ -90,7 +90,7 @@ def parse_manifest(data: bytes, content_type: str = "", where: str = "") -> Mani
         layers = document.get("layers")
         fits = _is_descriptor(document.get("config")) and isinstance(layers, list) and all(map(_is_descriptor, layers))
     if not fits:
-        raise _nonsense(where, "a descriptor in it is missing or malformed")
+        raise _malformed(where, "a descriptor in it is missing or malformed")
     return Manifest(data, own, Digest.of(data))
 
 
@@ -104,7 +104,7 @@ def choose_platform(index: Manifest, platform: str, where: str = "") -> Digest:
         if "vnd.docker.reference.type" in (entry.get("annotations") or {}) or found.get("os") == "unknown":
             continue
         if entry["mediaType"] not in MANIFESTS:
-            there.append("an index" if entry["mediaType"] in INDEXES else "what is no image")
+            there.append("an index" if entry["mediaType"] in INDEXES else "an artifact")
             continue
         if _normal(found.get("os", ""), found.get("architecture", ""), found.get("variant", "")) == wanted:
             return Digest(entry["digest"])
@@ -112,6 +112,7 @@ def choose_platform(index: Manifest, platform: str, where: str = "") -> Digest:
         there.append(name or "an image for no platform")
     raise PinError(
         f"no {platform} image in this index",
+        id="platform-missing",
         where=where,
         cause=f"it holds {ascii(', '.join(there))[1:-1][:300] or 'no image at all'}",
         next="pin a tag that is built for this platform",
@@ -128,11 +129,12 @@ def check_platform(config: bytes, platform: str, where: str = "") -> None:
     parts = ["" if found.get(key) is None else found[key] for key in ("os", "architecture", "variant")]
     if all(isinstance(part, str) for part in parts) and _normal(*parts) == _normal(*platform.split("/")):
         return
-    said = ascii("/".join(str(part) for part in parts).strip("/"))[1:-1][:100]
+    found_platform = ascii("/".join(str(part) for part in parts).strip("/"))[1:-1][:100]
     raise PinError(
         f"this image is not for {platform}",
+        id="platform-mismatch",
         where=where,
-        cause=f"its config says {said or 'no platform'}",
+        cause=f"its config names {found_platform or 'no platform'}",
         next=f"pin the digest of the {platform} manifest",
     )
 
@@ -151,10 +153,18 @@ def verified(chunks: Iterator[bytes], digest: Digest, where: str = "", size: int
     actual = Digest.from_hex(seen.hexdigest())
     if size is not None and length != size:
         raise PinError(
-            f"{digest} is not {size} bytes long", where=where, cause="the content is cut short, or not what was pinned"
+            f"{digest} is not {size} bytes long",
+            id="content-size-mismatch",
+            where=where,
+            cause="the content is truncated, or differs from what is pinned",
         )
     if actual != digest:
-        raise PinError(f"got {actual}, expected {digest}", where=where, cause="the content is not what was pinned")
+        raise PinError(
+            f"got {actual}, expected {digest}",
+            id="content-mismatch",
+            where=where,
+            cause="the content differs from what is pinned",
+        )
     if held:
         yield held
 
@@ -194,9 +204,10 @@ def _are_strings(value: object) -> bool:
     return value is None or (isinstance(value, dict) and all(isinstance(text, str) for text in value.values()))
 
 
-def _nonsense(where: str, cause: str) -> NetworkError:
+def _malformed(where: str, cause: str) -> NetworkError:
     return NetworkError(
-        "the registry's manifest makes no sense",
+        "the registry's manifest is malformed",
+        id="manifest-malformed",
         where=where,
         cause=cause,
         next="check the reference and any mirror or proxy",

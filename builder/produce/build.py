@@ -24,7 +24,8 @@ from builder.produce.dockerfile import produce_dockerfile
 from builder.produce.files import produce_files
 from builder.produce.survey import Needs
 from builder.store.blobs import disk_error, is_full
-from builder.store.store import LayerRecord, Store
+from builder.store.records import LayerRecord
+from builder.store.store import Store
 
 # mallopt(3)
 _M_ARENA_MAX = -8

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from builder.errors import InvalidError
 from builder.model.plan import Plan
-from builder.store.store import LayerRecord, Store
+from builder.store.records import LayerRecord
+from builder.store.store import Store
 
 
 def check_conflicts(plan: Plan, records: Mapping[str, LayerRecord], store: Store) -> None:

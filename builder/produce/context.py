@@ -18,7 +18,8 @@ from builder.produce.build import Builder
 from builder.produce.dockerfile import write_context
 from builder.produce.survey import check_space, survey_roots
 from builder.store.blobs import disk_error, remove
-from builder.store.store import LayerRecord, Store
+from builder.store.records import LayerRecord
+from builder.store.store import Store
 
 
 def write_full_context(

@@ -16,7 +16,8 @@ from builder.model.plan import PlannedLayer
 from builder.oci.layerblob import write_layer
 from builder.produce.files import with_receipt
 from builder.store.blobs import hash_of, remove
-from builder.store.store import LayerRecord, Store
+from builder.store.records import LayerRecord
+from builder.store.store import Store
 from builder.unpack.entry import UnpackError
 from builder.unpack.spool import index
 from builder.unpack.tree import normalise

@@ -13,7 +13,8 @@ from builder.digest import Digest
 from builder.errors import InvalidError
 from builder.model.plan import PlannedLayer
 from builder.oci.layerblob import write_layer
-from builder.store.store import LayerRecord, Store
+from builder.store.records import LayerRecord
+from builder.store.store import Store
 from builder.unpack.entry import UnpackError
 from builder.unpack.spool import Spool
 from builder.unpack.tree import entries

@@ -16,7 +16,8 @@ from builder.oci.assemble import Image, assemble
 from builder.produce.build import Builder
 from builder.produce.conflicts import check_conflicts
 from builder.produce.survey import Needs, check_space, survey
-from builder.store.store import LayerRecord, Store
+from builder.store.records import LayerRecord
+from builder.store.store import Store
 
 _VERSION = 2
 """Of image records. One of another version is written anew."""

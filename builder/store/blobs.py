@@ -25,7 +25,7 @@ class Blobs:
     """
 
     place = "BUILDER_STORE"
-    """How a user says where this folder is."""
+    """The variable or option that names this folder, for error messages."""
 
     def __init__(self, root: Path, tmp: Path) -> None:
         self.root = root.absolute()
@@ -51,14 +51,14 @@ class Blobs:
             raise disk_error(error, self.root, self.place) from error
 
     def adopt(self, source: Path, digest: Digest, watch: Callable[[int], None] = lambda size: None) -> None:
-        """Take a file over as this blob: as a hard link where that can be, else as a copy.
+        """Add a file as this blob: a hard link where that is possible, else a copy.
 
-        Its bytes are hashed first. watch: told how many bytes were read; it may raise. Raises PinError when they are
-        not what `digest` says, and OSError when the file cannot be read.
+        Its bytes are hashed first. watch: receives the number of bytes read; it may raise. Raises PinError when the
+        bytes do not match `digest`, and OSError when the file cannot be read.
         """
         target = self.tmp / f"{self.owner}-{os.urandom(6).hex()}"
         try:
-            # The file itself: a link to it that another one put there could lead elsewhere tomorrow.
+            # The file itself: a symlink to it could point elsewhere later.
             target.hardlink_to(os.path.realpath(source))
         except OSError:
             with source.open("rb", buffering=0) as file, self.writer() as writer:
@@ -70,7 +70,7 @@ class Blobs:
         try:
             actual = hash_of(target, watch)
             if actual != digest:
-                raise PinError(f"got {actual}, expected {digest}", cause="the content is not what was locked")
+                raise _mismatch(actual, digest)
             self.taken(digest)
             target.replace(self.blob(digest))
         finally:
@@ -85,7 +85,7 @@ def chunks_of(path: Path) -> Iterator[bytes]:
 
 
 def hash_of(path: Path, watch: Callable[[int], None] = lambda size: None) -> Digest:
-    """The digest of a file. watch: told how many bytes were read; it may raise."""
+    """The digest of a file. watch: receives the number of bytes read; it may raise."""
     seen, size = hashlib.sha256(), 0
     for chunk in chunks_of(path):
         seen.update(chunk)
@@ -127,7 +127,7 @@ class BlobWriter:
         digest = Digest.from_hex(self._hash.hexdigest())
         if expected is not None and digest != expected:
             self.abandon()
-            raise PinError(f"got {digest}, expected {expected}", cause="the content is not what was locked")
+            raise _mismatch(digest, expected)
         target = self._blobs.blob(digest)
         try:
             self._file.flush()
@@ -140,7 +140,7 @@ class BlobWriter:
         return digest
 
     def abandon(self) -> None:
-        """Forget what was written."""
+        """Discard what was written."""
         with contextlib.suppress(OSError):
             self._file.close()
         self._path.unlink(missing_ok=True)
@@ -152,6 +152,12 @@ class BlobWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.abandon()
+
+
+def _mismatch(actual: Digest, expected: Digest) -> PinError:
+    return PinError(
+        f"got {actual}, expected {expected}", id="blob-mismatch", cause="the content differs from what is locked"
+    )
 
 
 def remove(path: Path) -> None:
@@ -168,18 +174,22 @@ def remove(path: Path) -> None:
 
 
 def is_full(error: BaseException) -> TypeGuard[OSError]:
-    """Whether an error says that the disk, or the user's share of it, is full."""
+    """Whether an error means that the disk or the user's quota is full."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def disk_error(error: OSError, where: Path, place: str = "BUILDER_STORE") -> EngineError:
-    """An I/O error of the store, or of what else `place` names, told so that the user can mend it."""
+    """The error for an OSError of the store, or of the folder that `place` (a variable or option) names."""
     if is_full(error):
         return EngineError(
-            "no space left", where=str(where), next=f"free some space, or point {place} at a larger disk"
+            "no space left",
+            id="disk-full",
+            where=str(where),
+            next=f"free some space, or point {place} at a larger disk",
         )
     return EngineError(
         f"cannot write: {error.strerror or error}",
+        id="disk-write-failed",
         where=str(where),
         next=f"point {place} at a folder you can write",
     )

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from builder.digest import Digest
-from builder.errors import PinError
 from builder.jsontext import parse_json
 from builder.store.blobs import remove
+from builder.store.records import read_record
 from builder.store.store import Store
 
 Kind = Literal["images", "layers", "inputs", "unpacked"]
@@ -62,7 +62,7 @@ def collect(store: Store, rules: Rules, *, dry_run: bool) -> Account:
 
     Nothing can be claimed while it is decided what goes; what goes is first moved below tmp/, which takes no time.
     """
-    with store.sole() as claims:
+    with store.claims.exclusive() as claims:
         found = _Survey(store, rules, claims or set())
         account = found.account
         account.busy = claims is not None
@@ -100,7 +100,7 @@ class _Survey:
 
     def _images(self, needed: set[str], inputs: set[str], ours: set[str]) -> set[str]:
         """Sort out the images; returns the keys of the layers that the kept ones have."""
-        records = {path: _json(path) for path in _files(self._store.root / "images")}
+        records = {path: read_record(path) or {} for path in _files(self._store.root / "images")}
         last: dict[tuple[str, str], Path] = {}
         for path, data in records.items():
             slot = str(data.get("recipe")), str(data.get("base"))
@@ -108,7 +108,7 @@ class _Survey:
                 last[slot] = path
         keys: set[str] = set()
         for path, data in records.items():
-            blobs = _image_blobs(self._store, data)
+            blobs = _image_blobs(data)
             ours |= blobs
             wanted = path in last.values() if self._rules.older_than is None else self._young(path.stat().st_mtime)
             if self._keep("images", path, wanted and bool(data)):
@@ -124,7 +124,7 @@ class _Survey:
     def _layers(self, keys: set[str], needed: set[str], inputs: set[str], ours: set[str]) -> None:
         """Sort out the layers. A toolchain's root is kept when a kept layer was compiled in it: its digest is an input
         of that one."""
-        records = {path: _json(path) for path in _files(self._store.root / "layers")}
+        records = {path: read_record(path) or {} for path in _files(self._store.root / "layers")}
 
         def wanted(path: Path, data: dict[str, Any]) -> bool:
             young = self._rules.older_than is not None and self._young(path.stat().st_mtime)
@@ -174,17 +174,11 @@ class _Survey:
         return kept
 
 
-def _image_blobs(store: Store, data: dict[str, Any]) -> set[str]:
+def _image_blobs(data: dict[str, Any]) -> set[str]:
     """The manifests and configs that an image's record names: its own and its base's."""
     base = _map(data.get("base_image"))
     found = (data.get("digest"), data.get("config"), base.get("manifest"), base.get("config"))
-    digests = {item for item in found if isinstance(item, str)}
-    if "config" not in data and isinstance(data.get("digest"), str):  # a record of before it named its config
-        try:
-            digests.add(parse_json(store.read(data["digest"]))["config"]["digest"])
-        except (PinError, OSError, ValueError, KeyError, TypeError):
-            return digests
-    return digests
+    return {item for item in found if isinstance(item, str)}
 
 
 def _receipt_inputs(store: Store, data: dict[str, Any]) -> set[str]:
@@ -227,12 +221,3 @@ def _map(value: Any) -> dict[str, Any]:
 
 def _files(folder: Path) -> Iterator[Path]:
     yield from sorted(path for path in folder.iterdir() if path.is_file())
-
-
-def _json(path: Path) -> dict[str, Any]:
-    """A record; empty when it is damaged."""
-    try:
-        data = parse_json(path.read_bytes())
-    except ValueError:
-        return {}
-    return data if isinstance(data, dict) else {}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from builder.digest import Digest
-from builder.store.store import LayerRecord, Store
+from builder.store.records import LayerRecord
+from builder.store.store import Store
 
 KEY = "a" * 64
 """The key of a layer."""

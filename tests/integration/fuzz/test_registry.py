@@ -203,7 +203,7 @@ def test_references_of_any_text_are_refused_or_come_back_the_same() -> None:
 
 
 def record() -> Any:
-    from builder.store.store import LayerRecord
+    from builder.store.records import LayerRecord
 
     return LayerRecord(A, 1, B, 1, "application/vnd.oci.image.layer.v1.tar+zstd", 1, C)
 

@@ -16,7 +16,8 @@ from builder.model.plan import Plan, Variable
 from builder.oci.assemble import BaseImage, Image, assemble, environment, parse_base
 from builder.oci.manifest import DOCKER_MANIFEST, OCI_MANIFEST
 from builder.plan.resolve import resolve
-from builder.store.store import LayerRecord
+from builder.store.records import LayerRecord
+from tests.support.errors import fails
 from tests.support.project import LOCKED, Sample, vendor_base
 
 REFERENCE = "registry.example/a/b@sha256:" + "a" * 64
@@ -221,7 +222,7 @@ def without(config: dict[str, Any], *path: str, value: Any = None) -> dict[str, 
     ],
 )
 def test_a_config_that_makes_no_sense_is_refused(config: Any) -> None:
-    with pytest.raises(NetworkError, match="the base's config makes no sense") as caught:
+    with fails(NetworkError, "base-config-malformed") as caught:
         parse_base(REFERENCE, json.dumps(manifest()).encode(), json.dumps(config).encode())
     assert caught.value.where == REFERENCE
 
@@ -238,9 +239,9 @@ def test_a_base_that_no_image_can_be_put_on(vendor_plan: MakePlan) -> None:
     elsewhere = manifest()
     elsewhere["layers"][0]["urls"] = ["http://elsewhere.example/blob"]
     for broken in (foreign, elsewhere):
-        with pytest.raises(NetworkError, match="foreign layer"):
+        with fails(NetworkError, "base-layer-foreign"):
             assembled(vendor_plan(), base(of=broken))
-    with pytest.raises(NetworkError, match="different numbers of layers"):
+    with fails(NetworkError, "base-layers-mismatch"):
         assembled(vendor_plan(), base(of=manifest((f"{DOCKER}.tar",))))
     for data in (b"{", b"{}", b"[]"):
         with pytest.raises(NetworkError):

@@ -13,6 +13,7 @@ from builder.errors import EngineError, PinError, UsageError
 from builder.oci.assemble import Image, ImageLayer
 from builder.oci.layout import write_layout
 from builder.store.store import Store
+from tests.support.errors import fails
 
 
 def digest(data: bytes) -> str:
@@ -58,7 +59,7 @@ def test_a_layer_that_was_damaged_in_the_store_is_not_handed_out(store: Store, t
     path = store.blob(digest(b"one"))
     path.unlink()
     path.write_bytes(b"onf")
-    with pytest.raises(PinError, match="is damaged in the store"):
+    with fails(PinError, "store-blob-damaged"):
         write_layout(made, store, tmp_path / "out", name="a")
     assert not (tmp_path / "out/index.json").exists()
     assert not store.has(digest(b"one"))
@@ -115,7 +116,7 @@ def test_an_error_half_way_leaves_the_old_index(store: Store, tmp_path: Path) ->
 def test_a_damaged_index_is_told_and_left(store: Store, tmp_path: Path, text: str) -> None:
     write_layout(image(store, b"one"), store, tmp_path / "out", name="a")
     (tmp_path / "out/index.json").write_text(text)
-    with pytest.raises(UsageError, match=r"index\.json is damaged"):
+    with fails(UsageError, "layout-index-damaged"):
         write_layout(image(store, b"two"), store, tmp_path / "out", name="b")
     assert (tmp_path / "out/index.json").read_text() == text
 
@@ -124,14 +125,14 @@ def test_somebody_elses_folder_is_left_alone(store: Store, tmp_path: Path) -> No
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/file").write_text("x")
     (tmp_path / "plain").write_text("x")
-    with pytest.raises(UsageError, match="is not empty and not an OCI layout"):
+    with fails(UsageError, "layout-folder-occupied"):
         write_layout(image(store, b"one"), store, tmp_path / "mine", name="a")
-    with pytest.raises(UsageError, match="is a file, not a folder"):
+    with fails(UsageError, "layout-is-file"):
         write_layout(image(store, b"one"), store, tmp_path / "plain", name="a")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["file"]
 
 
 def test_a_folder_that_cannot_be_made_is_told(store: Store, tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("x")
-    with pytest.raises(EngineError, match="cannot write"):
+    with fails(EngineError, "disk-write-failed"):
         write_layout(image(store, b"one"), store, tmp_path / "plain/below", name="a")

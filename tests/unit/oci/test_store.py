@@ -12,6 +12,7 @@ import pytest
 from builder.digest import Digest
 from builder.errors import EngineError, InvalidError, PinError, UsageError
 from builder.store.store import Store, default_root
+from tests.support.errors import fails
 from tests.support.storefiles import KEY, blobs, record, temporary
 
 
@@ -31,7 +32,7 @@ def test_a_blob_is_named_by_its_hash_and_cannot_be_written(store: Store) -> None
 
 
 def test_a_blob_with_another_hash_than_expected_is_not_kept(store: Store) -> None:
-    with store.writer() as writer, pytest.raises(PinError, match=r"got .*, expected"):
+    with store.writer() as writer, fails(PinError, "blob-mismatch"):
         writer.write(b"evil")
         writer.commit(digest(b"good"))
     assert (blobs(store), temporary(store)) == (set(), [])
@@ -68,11 +69,11 @@ def test_a_damaged_blob_is_found_told_and_removed(store: Store, damage: bytes) -
         name = store.put(b"layer")
         store.blob(name).chmod(0o644)
         store.blob(name).write_bytes(damage)
-        with pytest.raises(PinError, match="is damaged in the store") as caught:
+        with fails(PinError, "store-blob-damaged") as caught:
             check(name)
         assert "run the command again" in caught.value.next
         assert not store.has(name)
-        with pytest.raises(PinError, match="is not in the store"):
+        with fails(PinError, "blob-not-in-store"):
             check(name)
 
 
@@ -165,14 +166,14 @@ def test_a_user_without_a_home_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("BUILDER_STORE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", none)
-    with pytest.raises(UsageError, match="no home directory") as caught:
+    with fails(UsageError, "home-missing") as caught:
         default_root()
     assert "BUILDER_STORE" in caught.value.next
 
 
 def test_a_store_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(EngineError, match="cannot write: Not a directory"):
+    with fails(EngineError, "disk-write-failed"):
         Store(tmp_path / "file/store")
 
 
@@ -184,7 +185,6 @@ def test_a_blob_in_chunks_is_hashed_again(store: Store) -> None:
     path.chmod(0o644)
     with path.open("r+b") as file:
         file.write(b"x")
-    with pytest.raises(PinError, match="is damaged in the store") as caught:
+    with fails(PinError, "store-blob-damaged"):
         list(store.chunks(digest))
-    assert "made anew" in caught.value.next
     assert not store.has(digest)

@@ -9,6 +9,7 @@ import pytest
 
 from builder.errors import EngineError, ExitCode
 from builder.store.store import Store
+from tests.support.errors import fails
 from tests.support.storefiles import KEY, blobs, record, temporary
 
 
@@ -16,7 +17,7 @@ from tests.support.storefiles import KEY, blobs, record, temporary
 def test_a_full_disk_is_told_and_leaves_nothing(small_disk: Path, last: bool) -> None:
     store = Store(small_disk)
     (small_disk / "ballast").write_bytes(bytes(600_000))
-    with pytest.raises(EngineError, match="no space left") as caught, store.writer() as writer:
+    with fails(EngineError, "disk-full") as caught, store.writer() as writer:
         writer.write(b"x" * (500_000 if last else 5_000_000))
         writer.commit()
     assert caught.value.code == ExitCode.ENGINE
@@ -28,7 +29,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(small_disk: Path, last: bool) ->
 def test_a_full_disk_leaves_no_half_index(small_disk: Path) -> None:
     store = Store(small_disk)
     store.record_image("name", {"digest": "old"})
-    with pytest.raises(EngineError, match="no space left"):
+    with fails(EngineError, "disk-full"):
         store.record_image("name", {"digest": "x" * 3_000_000})
     assert store.image("name") == {"digest": "old"}
     assert temporary(store) == []
@@ -47,6 +48,6 @@ def test_a_read_only_store_can_be_read_but_not_written(small_disk: Path, request
     assert store.layer(KEY) == made
     assert store.read(made.digest) == b"layer"
     for write in (store.writer, store.scratch, lambda: store.put(b"new"), lambda: store.record_image("a", {})):
-        with pytest.raises(EngineError, match="cannot write: Read-only file system") as caught:
+        with fails(EngineError, "disk-write-failed") as caught:
             write()
         assert "BUILDER_STORE" in caught.value.next

@@ -1,0 +1,139 @@
+"""Claims: what each living process needs of the store, so that `builder gc` leaves it; files of ended processes."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Lock
+from typing import IO
+
+from builder.errors import EngineError
+from builder.store.blobs import disk_error, remove
+
+_OWNER = re.compile(r"[0-9]+\.[0-9a-f]{8}")
+_HEADER = "claims"
+"""The first line of a process's lock file."""
+
+
+class Claims:
+    """The claims of this process, in its lock file. owner: the name of that file. Thread-safe.
+
+    A claim is the digest of a blob or a path below the root. A process holds its lock file for as long as it lives.
+    Process ids alone are not enough: those of another container that uses the same store mean nothing here.
+    """
+
+    def __init__(self, root: Path, tmp: Path, owner: str) -> None:
+        self._root = root
+        self._tmp = tmp
+        self._owner = owner
+        self._file: IO[str] | None = None
+        self._names: set[str] = set()
+        self._lock = Lock()
+        self._exclusive = False
+
+    def start(self) -> None:
+        """Create the lock file and remove the files of processes that ended. Raises OSError."""
+        self._file = _hold(self._root / "locks" / self._owner)
+        self._remove_leftovers()
+
+    def add(self, *names: str) -> None:
+        """Claim names. Without a lock file (a read-only store) nothing is claimed, and nothing can be removed."""
+        with self._lock:
+            new = [name for name in names if name not in self._names]
+            if not new or self._file is None or self._exclusive:
+                return
+            with contextlib.suppress(OSError), (self._root / "locks" / "gc").open("a") as file:
+                fcntl.flock(file, fcntl.LOCK_SH)
+                self._file.writelines(f"{name}\n" for name in new)
+                self._file.flush()
+                self._names.update(new)
+
+    @contextlib.contextmanager
+    def exclusive(self) -> Iterator[set[str] | None]:
+        """Block new claims; gives the claims of other living processes, None when there is no other process.
+
+        Raises EngineError when the store is read-only or a process's claims cannot be read.
+        """
+        try:
+            file = (self._root / "locks" / "gc").open("a")
+        except OSError as error:
+            raise disk_error(error, self._root) from error
+        with file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            self._exclusive = True
+            try:
+                yield self._claims_of_others()
+            finally:
+                self._exclusive = False
+
+    def _claims_of_others(self) -> set[str] | None:
+        found: set[str] = set()
+        for path in (self._root / "locks").iterdir():
+            if path.name == self._owner or not _OWNER.fullmatch(path.name):
+                continue
+            if (lines := _read(path)) is None:
+                continue
+            if _HEADER not in lines[:1]:
+                raise EngineError(
+                    "another process uses this store and its claims cannot be read",
+                    id="store-claims-unreadable",
+                    where=str(path),
+                    next="run builder gc again when that process has ended",
+                )
+            found.update(lines)
+        return found or None
+
+    def _remove_leftovers(self) -> None:
+        """Remove what processes that ended left below tmp/, and their lock files."""
+        left: dict[str, list[Path]] = {}
+        for path in (*self._tmp.iterdir(), *(self._root / "locks").iterdir()):
+            owner = path.name.partition("-")[0]
+            if owner != self._owner and _OWNER.fullmatch(owner):
+                left.setdefault(owner, []).append(path)
+        for owner, paths in left.items():
+            # Held during the removal: a process that starts now must not take a lock file that is being removed.
+            with (self._root / "locks" / owner).open("a") as file:
+                if try_lock(file):
+                    for path in (*paths, self._root / "locks" / owner):
+                        remove(path)
+
+
+def try_lock(file: IO[str]) -> bool:
+    """Lock an open file without waiting; False when another process holds it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _hold(path: Path) -> IO[str]:
+    """A lock file that stays locked until this process ends."""
+    while True:
+        file = path.open("w")
+        # Another process may take the file for a leftover and remove it before it is locked.
+        if try_lock(file) and os.fstat(file.fileno()).st_nlink:
+            file.write(f"{_HEADER}\n")
+            file.flush()
+            return file
+        file.close()
+
+
+def _read(path: Path) -> list[str] | None:
+    """The lines of a process's lock file; None when the process has ended."""
+    for _ in range(20):
+        try:
+            with path.open("r+") as file:
+                if try_lock(file):
+                    return None
+                if lines := file.read().splitlines():
+                    return lines
+        except FileNotFoundError:
+            return None
+        time.sleep(0.05)  # The process has just started.
+    return []
