@@ -1,25 +1,28 @@
-"""What checks may ask a machine: run a command, read a file, look at a disk. Nothing is changed."""
+"""What a check may ask a machine: commands, files, free disk, docker's daemon. Nothing is changed."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+from builder.engine.containers import ListedContainer
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command gave: exit code and standard output; None when it is not there."""
+    """How a command ended: exit status and standard output, with standard error where it failed."""
 
     code: int
     text: str
 
 
 class Host(Protocol):
-    """A machine."""
+    """A machine. `run` and `read` return None for a command or file that is not there."""
 
     def run(self, *words: str) -> Outcome | None: ...
 
@@ -30,6 +33,10 @@ class Host(Protocol):
     def free_disk(self, path: str) -> int | None: ...
 
     def env(self, name: str) -> str | None: ...
+
+    def docker_info(self) -> Mapping[str, Any]: ...
+
+    def containers(self) -> Sequence[ListedContainer]: ...
 
 
 class ThisHost:
@@ -59,3 +66,19 @@ class ThisHost:
 
     def env(self, name: str) -> str | None:
         return os.environ.get(name)
+
+    def docker_info(self) -> Mapping[str, Any]:
+        """What docker's daemon says of itself. Raises EngineError when it does not answer."""
+        # Imported here: the docker SDK takes 0.3 s, and most commands ask the host for other things.
+        from builder.engine.daemon import Daemon
+
+        with Daemon() as daemon:
+            return daemon.info()
+
+    def containers(self) -> Sequence[ListedContainer]:
+        """The containers that run in docker's daemon. Raises EngineError when it does not answer."""
+        # Imported here, as in `docker_info`.
+        from builder.engine.daemon import Daemon
+
+        with Daemon() as daemon:
+            return daemon.containers()

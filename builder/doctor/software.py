@@ -5,28 +5,24 @@ from __future__ import annotations
 import json
 
 from builder.doctor.question import Answer, Question
+from builder.errors import EngineError
 
 
 def docker(q: Question) -> Answer:
-    got = q.host.run("docker", "info", "--format", "{{json .}}")
-    if got is None:
-        return Answer("docker", "unknown", "docker is not installed here", "install docker to run images")
-    if "permission denied" in got.text:
-        fix = "sudo usermod -aG docker $USER && newgrp docker"
-        return Answer("docker", "failed", "docker.sock: permission denied", fix)
-    if got.code:
-        return Answer("docker", "failed", "the docker daemon does not answer", "sudo systemctl start docker")
-    return Answer("docker", "ok", "docker answers")
+    try:
+        info = q.host.docker_info()
+    except EngineError as error:
+        if error.id == "docker-unreachable" and q.host.run("docker", "--version") is None:
+            return Answer("docker", "unknown", "docker is not installed here", "install docker to run images")
+        return Answer("docker", "failed", error.what, error.next)
+    return Answer("docker", "ok", f"docker {info.get('ServerVersion', 'of an unknown version')} answers")
 
 
 def gpu_runtime(q: Question) -> Answer:
-    got = q.host.run("docker", "info", "--format", "{{json .}}")
     try:
-        info = json.loads(got.text) if got is not None and not got.code else None
-    except ValueError:
-        info = None
-    if not isinstance(info, dict):
-        return Answer("gpu-runtime", "unknown", "docker does not say which runtimes it has")
+        info = q.host.docker_info()
+    except EngineError:
+        return Answer("gpu-runtime", "unknown", "docker does not list its runtimes")
     if "nvidia" in (info.get("Runtimes") or {}) or any("nvidia" in str(x) for x in info.get("DiscoveredDevices") or ()):
         return Answer("gpu-runtime", "ok", "docker has NVIDIA's runtime")
     fix = "install nvidia-container-toolkit; sudo nvidia-ctk runtime configure --runtime=docker; restart docker"
@@ -43,7 +39,7 @@ def token(q: Question) -> Answer | None:
 
 
 def engine(q: Question) -> Answer:
-    """Only a machine that compiles layers needs one; a pulled image does not."""
+    """Whether layers can be compiled here. A machine that only runs images needs no engine."""
     found = []
     for name, words in (("docker", ("docker", "buildx", "version")), ("buildah", ("buildah", "--version"))):
         got = q.host.run(*words)
@@ -52,11 +48,11 @@ def engine(q: Question) -> Answer:
     if found:
         return Answer("engine", "ok", f"layers can be compiled with {' or '.join(found)}")
     message = "neither docker with buildx nor buildah is here: no layer can be compiled"
-    return Answer("engine", "warning", message, "apt-get install buildah; builder engines says more")
+    return Answer("engine", "warning", message, "apt-get install buildah; builder engines lists what is missing")
 
 
 def registry(q: Question) -> Answer | None:
-    """Whether docker has a login for NVIDIA's registry. Only whether: nothing of it is read further."""
+    """Whether docker has a login for NVIDIA's registry. The login itself is not read."""
     if q.base is None or q.base.pin is None or not q.base.pin.image.startswith("nvcr.io/"):
         return None
     folder = q.host.env("DOCKER_CONFIG") or f"{q.host.env('HOME') or '/root'}/.docker"
@@ -73,15 +69,17 @@ def registry(q: Question) -> Answer | None:
 
 
 def front_end(q: Question) -> Answer | None:
-    """A front end in a container does not reach the server by localhost."""
-    got = q.host.run("docker", "ps", "--format", "{{.Names}}\t{{.Image}}\t{{.Networks}}")
-    rows = [line.split("\t") for line in got.text.splitlines()] if got is not None and not got.code else []
-    fronts = [row for row in rows if len(row) == 3 and "open-webui" in row[1]]
-    if not fronts:
+    """Whether a front end in a container reaches the server, which is not at its localhost."""
+    try:
+        found = [row for row in q.host.containers() if "open-webui" in row.image]
+    except EngineError:
         return None
-    name, _, networks = fronts[0]
-    if networks == "bridge":
+    if not found:
+        return None
+    front = found[0]
+    if front.networks == ("bridge",):
         server = q.recipe.name if q.recipe else "the server's container"
-        fix = f"docker network create ai; connect {name} and {server} to it; then the URL is http://{server}:8000/v1"
-        return Answer("front-end", "warning", f"{name} is on the default bridge: localhost is itself there", fix)
-    return Answer("front-end", "ok", f"{name} is on {networks}")
+        fix = f"docker network create ai; connect {front.name} and {server} to it; then the URL is http://{server}:8000/v1"
+        message = f"{front.name} is on the default bridge: localhost is the container itself there"
+        return Answer("front-end", "warning", message, fix)
+    return Answer("front-end", "ok", f"{front.name} is on {','.join(front.networks)}")

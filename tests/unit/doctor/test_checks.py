@@ -12,14 +12,17 @@ import pytest
 from builder.doctor.checks import CHECKS, examine
 from builder.doctor.host import Outcome
 from builder.doctor.question import Answer, Question
+from builder.engine.containers import ListedContainer
+from builder.errors import EngineError
 from builder.project import Project
 
 PROJECT = Project()
 DRIVER = "nvidia-smi --query-gpu=driver_version --format=csv,noheader"
 GPU = "nvidia-smi --query-gpu=name,compute_cap --format=csv,noheader"
 APPS = "nvidia-smi --query-compute-apps=pid --format=csv,noheader"
-INFO = "docker info --format {{json .}}"
-PS = "docker ps --format {{.Names}}\t{{.Image}}\t{{.Networks}}"
+DENIED = EngineError("docker's daemon refuses this user", id="docker-permission-denied", next="newgrp docker")
+SILENT = EngineError("docker's daemon does not answer", id="docker-unreachable", next="systemctl start docker")
+FRONT_END = "ghcr.io/open-webui/open-webui:main"
 BUILDX = "docker buildx version"
 BUILDAH = "buildah --version"
 PING = "ping -c 1 -W 2 -M do -s 8972 192.168.100.11"
@@ -42,6 +45,17 @@ class Recorded:
     files: dict[str, str] = field(default_factory=dict)
     disk: int | None = 900_000_000_000
     variables: dict[str, str] = field(default_factory=dict)
+    docker: dict[str, Any] | EngineError = SILENT
+    running: tuple[ListedContainer, ...] = ()
+
+    def docker_info(self) -> dict[str, Any]:
+        if isinstance(self.docker, EngineError):
+            raise self.docker
+        return self.docker
+
+    def containers(self) -> tuple[ListedContainer, ...]:
+        self.docker_info()
+        return self.running
 
     def run(self, *words: str) -> Outcome | None:
         return self.commands.get(" ".join(words))
@@ -70,10 +84,9 @@ def spark(**changed: Any) -> Recorded:
             DRIVER: Outcome(0, "580.142\n"),
             GPU: Outcome(0, "NVIDIA GB10, 12.1\n"),
             APPS: Outcome(0, ""),
-            INFO: Outcome(0, json.dumps({"Runtimes": {"nvidia": {}, "runc": {}}})),
             BUILDX: Outcome(0, "github.com/docker/buildx v0.21.2\n"),
             BUILDAH: Outcome(0, "buildah version 1.39.3 (image-spec 1.1.0, runtime-spec 1.2.0)\n"),
-            PS: Outcome(0, "qwen\tvllm/vllm-openai:v0.23.0\tbridge\n"),
+            "docker --version": Outcome(0, "Docker version 28.2.2"),
             "uname -r": Outcome(0, "6.17.0-1032-nvidia\n"),
             PING: Outcome(0, "1 received"),
         },
@@ -87,10 +100,14 @@ def spark(**changed: Any) -> Recorded:
             f"{GID}/gids/3": "0000:0000:0000:0000:0000:ffff:c0a8:640a\n",
         },
         variables={"HF_TOKEN": "x"},
+        docker={"ServerVersion": "28.2.2", "Runtimes": {"nvidia": {}, "runc": {}}},
+        running=(ListedContainer("qwen", "vllm/vllm-openai:v0.23.0", ("bridge",)),),
     )
     machine.commands.update(changed.get("commands", {}))
     machine.files.update(changed.get("files", {}))
     machine.disk = changed.get("disk", machine.disk)
+    machine.docker = changed.get("docker", machine.docker)
+    machine.running = changed.get("running", machine.running)
     machine.variables = changed.get("variables", machine.variables)
     return machine
 
@@ -129,10 +146,6 @@ def test_two_nodes_that_are_not_described_are_asked_for() -> None:
     assert "link" not in states(spark(), "qwen3.6-35b")
 
 
-def info(**data: Any) -> dict[str, Outcome]:
-    return {INFO: Outcome(0, json.dumps(data))}
-
-
 @pytest.mark.parametrize(
     ("check", "state", "changed"),
     [
@@ -140,13 +153,14 @@ def info(**data: Any) -> dict[str, Outcome]:
         ("driver", "failed", {"commands": {DRIVER: Outcome(0, "570.10\n")}}),
         ("gpu", "warning", {"commands": {GPU: Outcome(0, "NVIDIA H200, 9.0\n")}}),
         ("kernel", "failed", {"commands": {"uname -r": Outcome(0, "7.0.0-1019-nvidia\n")}}),
-        ("docker", "failed", {"commands": {INFO: Outcome(1, "permission denied while trying to connect")}}),
-        ("gpu-runtime", "failed", {"commands": info(Runtimes={"runc": {}})}),
+        ("docker", "failed", {"docker": DENIED}),
+        ("docker", "failed", {"docker": SILENT}),
+        ("gpu-runtime", "failed", {"docker": {"Runtimes": {"runc": {}}}}),
         ("memory", "failed", {"files": {"/proc/meminfo": meminfo(**{**SPARK_MEMORY, "MemAvailable": 60})}}),
         ("page-cache", "warning", {"files": {"/proc/meminfo": meminfo(**{**SPARK_MEMORY, "MemFree": 86} | CACHED)}}),
         ("leaked-memory", "failed", {"files": {"/proc/meminfo": meminfo(**{**SPARK_MEMORY, "MemFree": 77})}}),
         ("engine", "warning", {"commands": {BUILDX: Outcome(1, ""), BUILDAH: Outcome(127, "")}}),
-        ("front-end", "warning", {"commands": {PS: Outcome(0, "ui\tghcr.io/open-webui/open-webui:main\tbridge\n")}}),
+        ("front-end", "warning", {"running": (ListedContainer("ui", FRONT_END, ("bridge",)),)}),
         ("disk", "failed", {"disk": 10_000_000_000}),
         ("link", "failed", {"files": {"/sys/class/net/enp1s0f0np0/mtu": "1500\n"}}),
         ("link", "failed", {"files": {"/sys/class/net/enp1s0f0np0/operstate": "down\n"}}),
@@ -230,5 +244,5 @@ def test_a_login_for_nvidias_registry_is_looked_for_and_never_read(config: dict[
 
 
 def test_a_front_end_on_a_network_of_its_own_is_fine() -> None:
-    machine = spark(commands={PS: Outcome(0, "ui\tghcr.io/open-webui/open-webui:main\tai\n")})
+    machine = spark(running=(ListedContainer("ui", FRONT_END, ("ai",)),))
     assert states(machine)["front-end"] == "ok"
