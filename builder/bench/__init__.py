@@ -1,1 +1,1 @@
-"""Measures a running server as the reference does."""
+"""`builder bench`: prefill and decode rates of a running server."""

@@ -1,4 +1,4 @@
-"""Prefill and decode rates of an OpenAI-compatible vLLM server.
+"""Measures prefill and decode rates of an OpenAI-compatible vLLM server.
 
 Every prompt carries a nonce, so that no cached prefix is measured; `ignore_eos` makes the answer as long as asked;
 token counts are the server's own; reasoning counts as decoding. From spark-vllm-guide section 10 and vllm-on-dgx-spark
@@ -28,7 +28,7 @@ TIMEOUT = 900.0
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is asked. prompt_tokens is about right; the server counts exactly."""
+    """One kind of request. prompt_tokens is approximate; results hold the server's exact count."""
 
     name: str
     prompt_tokens: int
@@ -42,12 +42,12 @@ SCENARIOS = (
     Scenario("medium prompt, long answer", 1834, 108),
     Scenario("long prompt, long answer", 7234, 124),
 )
-"""Those of vllm-on-dgx-spark, table 2."""
+"""The scenarios of vllm-on-dgx-spark, table 2."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One request. Seconds and tokens; rates per second, None where there is nothing to divide."""
+    """One request: seconds, tokens, and rates in tokens per second (None without a time to divide by)."""
 
     prompt_tokens: int
     output_tokens: int
@@ -78,14 +78,14 @@ class Result:
 
 
 def prompt(tokens: int, nonce: str) -> str:
-    """A text of about that many tokens that no earlier request began with."""
+    """A text of about that many tokens. With a new nonce no earlier request begins alike."""
     return f"[run {nonce}] Read the text below, then reply.\n\n" + _SENTENCE * max(1, tokens // _WORDS_PER_SENTENCE)
 
 
 class Server:
     """A running server. url: with or without /v1. key: the API key, never printed. think: force it on or off.
 
-    Raises UsageError for what is no URL, and NetworkError when the server does not say which model it serves.
+    Raises UsageError for text that is no URL, and NetworkError when the server does not name the model that it serves.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Server:
 
         base = url.rstrip("/")
         if not _is_url(base):
-            raise UsageError(f"{url!r} is not a URL", next="--url http://localhost:8000")
+            raise UsageError(f"{url!r} is not a URL", id="bench-url-invalid", next="--url http://localhost:8000")
         self.url = base if base.endswith("/v1") else f"{base}/v1"
         self.session = requests.Session()
         if key:
@@ -116,7 +116,8 @@ class Server:
             return str(answer.json()["data"][0]["id"])
         except (requests.RequestException, ValueError, LookupError, TypeError) as error:
             raise NetworkError(
-                "the server does not say which model it serves",
+                "the server does not name the model that it serves",
+                id="bench-model-unknown",
                 where=self.url,
                 cause=_cause(error),
                 next="--model NAME",
@@ -125,16 +126,19 @@ class Server:
     def _unreachable(self, error: Exception) -> NetworkError:
         return NetworkError(
             "the server cannot be reached",
+            id="bench-server-unreachable",
             where=self.url,
             cause=_cause(error),
             next=f"curl {self.url}/models; a large model takes 10 to 15 minutes to load: docker logs -f NAME",
         )
 
     def _refused(self, answer: requests.Response) -> NetworkError:
-        nexts = {401: "VLLM_API_KEY has to be the server's own", 404: f"--model, as {self.url}/models names it"}
+        nexts = {401: "set VLLM_API_KEY to the server's key", 404: f"--model, as in {self.url}/models"}
         text = " ".join(answer.text[:300].split())
         what = f"the server answered {answer.status_code}"
-        return NetworkError(what, where=self.url, cause=text, next=nexts.get(answer.status_code, ""))
+        return NetworkError(
+            what, id="bench-request-refused", where=self.url, cause=text, next=nexts.get(answer.status_code, "")
+        )
 
     def ask(self, text: str, tokens: int, clock: Callable[[], float] = time.perf_counter) -> Sample:
         """One streamed request. Raises NetworkError."""
@@ -170,7 +174,7 @@ class Server:
             try:
                 data = json.loads(line[len(b"data: ") :])
             except ValueError as error:
-                raise NetworkError("the stream is not JSON", where=self.url) from error
+                raise NetworkError("the stream is not JSON", id="bench-stream-invalid", where=self.url) from error
             usage = data.get("usage") or usage
             for choice in data.get("choices") or ():
                 kind = _kind(choice.get("delta") or {})
@@ -182,6 +186,7 @@ class Server:
         if first is None or last is None or not usage:
             raise NetworkError(
                 "no tokens were streamed, or no usage was reported",
+                id="bench-no-tokens",
                 where=self.url,
                 cause="a reasoning parser may hold the text back until the thought ends",
                 next="--no-think, or more --output-tokens",
@@ -210,7 +215,7 @@ def _is_url(text: str) -> bool:
 
 
 def _cause(error: Exception) -> str:
-    """An error of a request in words; its own text would repeat the address, and could hold what was sent."""
+    """The cause of a failed request. The error's own text repeats the address and may hold what was sent."""
     import requests
 
     answer = getattr(error, "response", None)
@@ -224,12 +229,12 @@ def _cause(error: Exception) -> str:
 
 
 def _kind(delta: dict[str, Any]) -> str | None:
-    """The field of a delta that holds generated text: content, reasoning or reasoning_content."""
+    """The field of a delta that holds generated text: content, reasoning or reasoning_content; None without one."""
     return next((key for key, value in delta.items() if key != "role" and isinstance(value, str) and value), None)
 
 
 def measure(server: Server, scenario: Scenario, runs: int, *, warm_up: bool = True) -> Result:
-    """Medians over `runs` requests, after one that is not counted."""
+    """Medians over `runs` requests, after a warm-up request that is not counted. Raises NetworkError."""
     if warm_up:
         server.ask(prompt(64, uuid.uuid4().hex[:12]), 8)
     samples = [

@@ -1,4 +1,4 @@
-"""What an engine is asked and what it answers."""
+"""The interface of engines: Engine, its build request, and what a probe of one finds."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from builder.digest import Digest
 from builder.errors import EngineError
 
 Log = Callable[[str], None]
-"""Told each line of an engine's output."""
+"""Takes each line of an engine's output."""
 
 
 @dataclass(frozen=True)
 class LocalBase:
-    """A registry image that stages read, on this machine. reference: as FROM names it, tag and digest included.
+    """A registry image that stages read, stored on this machine. reference: as in FROM, with tag and digest.
 
     layout: an OCI layout with the image's manifest and blobs. Its folder of blobs is also what containers/image calls
     `dir:`, which unlike `oci:` takes manifests of Docker's media types. config: digest of the image's config.
@@ -34,10 +34,10 @@ class LocalBase:
 class BuildRequest:
     """One stage of one Dockerfile.
 
-    context: the folder with everything that the build may read. platform: of the image. jobs: for parallel steps
-    inside the build. work: a private folder for the engine's own files, removed by the caller. base: the registry image
-    that stages read, where it is on this machine. pull: the reference of one that is not, which the engine downloads;
-    None forbids it to. The steps of a build have no network and no proxies in any case: engines must enforce it.
+    context: the folder with everything that the build may read. platform: of the image. jobs: the number of parallel
+    steps inside the build. work: a private folder for the engine's own files, which the caller removes. base: the
+    registry image that stages read, when this machine has it. pull: the reference of a base that the engine downloads;
+    None forbids downloads. The steps of a build never have network or proxies: engines must enforce it.
     """
 
     dockerfile: Path
@@ -52,13 +52,13 @@ class BuildRequest:
 
     @property
     def build_arguments(self) -> dict[str, str]:
-        """What both engines pass to the Dockerfile."""
+        """The build arguments that both engines pass to the Dockerfile."""
         return {"JOBS": str(self.jobs)}
 
 
 @dataclass(frozen=True)
 class EngineInfo:
-    """Whether an engine can be used here: its version, or why it cannot and what would help."""
+    """Whether an engine can be used here: its version, or the problem and its fix."""
 
     name: str
     version: str = ""
@@ -80,7 +80,7 @@ class Engine(Protocol):
     name: str
 
     def probe(self) -> EngineInfo:
-        """Whether it can be used here. Never raises."""
+        """Whether this engine can be used here. Never raises."""
 
     def build(self, request: BuildRequest, tar: Path, log: Log) -> None:
         """Run the build and write the target's files to `tar`.

@@ -1,4 +1,4 @@
-"""The buildah engine: no daemon, no network, storage of its own that is gone after the build."""
+"""The buildah engine: no daemon, no network, private storage that is removed after the build."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _INSTALL = f"apt-get install buildah ({_OLDEST} or newer)"
 class BuildahEngine:
     """`buildah build` with chroot isolation, inside namespaces of its own.
 
-    Chroot isolation refuses `--network none`, so the whole of buildah runs in an empty network namespace, but for the
-    pull of a base; a private mount namespace makes every mount vanish with it, however it ends.
+    Chroot isolation refuses `--network none`, so buildah itself runs in an empty network namespace, except while it
+    pulls a base. In a private mount namespace every mount ends with buildah, however that ends.
     """
 
     name = "buildah"
 
     def probe(self) -> EngineInfo:
-        """Whether buildah is there, new enough, and may make the namespaces it needs."""
+        """Whether buildah is installed, new enough, and may create the namespaces that it needs."""
         status, text = capture(["buildah", "--version"])
         if status == 127:
             return EngineInfo(self.name, problem="the command buildah is not installed", fix=_INSTALL)
@@ -39,19 +39,19 @@ class BuildahEngine:
         if status != 0:
             fix = "apt-get install util-linux uidmap, or run as root" if os.geteuid() else "run with CAP_SYS_ADMIN"
             reason = text.splitlines()[-1] if text else f"exit status {status}"
-            return EngineInfo(self.name, version, f"no namespaces may be made here: {reason}", fix)
+            return EngineInfo(self.name, version, f"namespaces cannot be created here: {reason}", fix)
         return EngineInfo(self.name, version)
 
     def build(self, request: BuildRequest, tar: Path, log: Log) -> None:
-        """Run the build in private storage below the request's work folder."""
+        """Run the build with private storage below the request's work folder."""
         program = ["buildah", "--root", str(request.work / "storage"), "--runroot", str(request.work / "run")]
         program += ["--storage-driver", "overlay" if _overlay(request.work) else "vfs"]
         buildah = [*_namespaces(network=False), *program]
         env = {"TMPDIR": str(request.work), "BUILDAH_ISOLATION": "chroot"}
         if os.geteuid() != 0:
-            # We made the user namespace; buildah must not try to make another one.
+            # `unshare` has created the user namespace; buildah must not create another one.
             env |= {"_CONTAINERS_USERNS_CONFIGURED": "done", "_CONTAINERS_ROOTLESS_UID": str(os.geteuid())}
-        # buildah insists that the file of logins is there, and only a pull needs the user's.
+        # buildah requires a file of logins, and only a pull needs the user's.
         logins = request.work / "logins.json"
         logins.write_text("{}")
         offline = {**env, "REGISTRY_AUTH_FILE": str(logins)}
@@ -60,14 +60,14 @@ class BuildahEngine:
             pull = ["pull", "--quiet", "--platform", request.platform, request.pull]
             commands.append(([*_namespaces(network=True), *program, *pull], env if _may_log_in() else offline))
         if request.base is not None:
-            # By tag and digest FROM then finds it in this storage, where an image's id is its config's digest.
+            # FROM finds the base by tag and digest in this storage, where the id of an image is its config's digest.
             name = request.base.reference.partition("@")[0]
             commands += [
                 ([*buildah, "pull", "--quiet", f"dir:{request.base.layout / 'blobs' / 'sha256'}"], offline),
                 ([*buildah, "tag", request.base.config.hex, name], offline),
             ]
         argv = [*buildah, "build", "--isolation", "chroot", "--layers=false", "--format", "oci"]
-        # What the steps would see of this machine's proxies has their passwords.
+        # The URLs of this machine's proxies may hold passwords, which steps must not see.
         argv += ["--platform", request.platform, "--pull-never", "--http-proxy=false"]
         argv += ["--file", str(request.dockerfile), "--target", request.target]
         architecture = host_architecture()
@@ -87,7 +87,7 @@ class BuildahEngine:
 
 
 def _may_log_in() -> bool:
-    """Whether the file that buildah takes logins from is there, where the environment names one."""
+    """Whether buildah's file of logins exists, where the environment names one."""
     folder = os.environ.get("DOCKER_CONFIG")
     return not folder or "REGISTRY_AUTH_FILE" in os.environ or (Path(folder) / "config.json").is_file()
 

@@ -16,7 +16,7 @@ PROXIES = (*_PROXIES, *(name.upper() for name in _PROXIES))
 
 
 class DockerEngine:
-    """Any buildx builder will do: with `builder`, a remote or Kubernetes one."""
+    """BuildKit in docker's daemon, or in the buildx builder `builder`, which may be remote or in Kubernetes."""
 
     name = "docker"
 
@@ -24,7 +24,7 @@ class DockerEngine:
         self._builder = builder
 
     def probe(self) -> EngineInfo:
-        """Whether the client, its buildx plugin and the daemon answer."""
+        """Whether the docker command, its buildx plugin and the daemon answer."""
         status, text = capture(["docker", "buildx", "version"])
         if status == 127:
             return EngineInfo(self.name, problem="the command docker is not installed", fix=_INSTALL)
@@ -42,18 +42,18 @@ class DockerEngine:
         return EngineInfo(self.name, version)
 
     def build(self, request: BuildRequest, tar: Path, log: Log) -> None:
-        """Run the build in BuildKit. What its daemon pulls needs no network of the steps."""
+        """Run the build in BuildKit. Its daemon pulls a base; the steps have no network."""
         argv = ["docker", "buildx", "build"]
         if self._builder is not None:
             argv += ["--builder", self._builder]
         argv += ["--file", str(request.dockerfile), "--target", request.target, "--platform", request.platform]
         argv += ["--network", "none"]
-        # A layer is rebuilt only when its key is not in the store: then BuildKit's cache could hide a difference.
+        # A layer is built only when its key is not in the store: BuildKit's cache could hide a difference.
         argv += ["--no-cache", "--provenance=false", "--sbom=false", "--progress=plain", "--output", "type=tar,dest=-"]
         if request.base is not None:
             local = f"oci-layout://{request.base.layout}@{request.base.digest}"
             argv += ["--build-context", f"{request.base.reference}={local}"]
-        # Else docker gives every step the proxies of the user's configuration, with their passwords.
+        # By default docker gives every step the proxies of the user's configuration, passwords included.
         for name, value in (*request.build_arguments.items(), *dict.fromkeys(PROXIES, "").items()):
             argv += ["--build-arg", f"{name}={value}"]
         with tar.open("wb") as file:
@@ -61,8 +61,9 @@ class DockerEngine:
         if outcome.status != 0 and any("unknown scheme oci-layout" in line for line in outcome.tail):
             raise LayoutError(
                 "this docker cannot read a base from a folder",
+                id="engine-layout-unsupported",
                 where=request.target,
-                cause="the daemon's own builder can do so only with the containerd image store",
+                cause="the daemon's own builder needs the containerd image store for it",
                 next="--engine buildah, or --builder NAME of a buildx builder of the docker-container driver",
             )
         if outcome.status != 0:
@@ -70,10 +71,11 @@ class DockerEngine:
 
 
 def failed(engine: str, request: BuildRequest, tail: tuple[str, ...]) -> EngineError:
-    """A build that did not succeed, with the end of what the engine said."""
+    """The error of a build that failed, with the last lines of its output."""
     return EngineError(
         f"{engine} could not build {request.target}",
+        id="engine-build-failed",
         where=request.target,
         cause="its last lines:\n    " + "\n    ".join(tail[-12:]),
-        next="run again with --verbose for the whole output",
+        next="run again with --verbose for all of the output",
     )

@@ -1,4 +1,4 @@
-"""The one place that starts an engine's processes."""
+"""Starting, following and stopping the processes of an engine."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from threading import Event
 from typing import IO
 
 from builder.engine.base import Log
+from builder.errors import Cancelled
 
 PATIENCE = 10.0
-"""Seconds that a process has to end after it was told to."""
+"""Seconds that a process has to end after SIGTERM."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,6 @@ class Outcome:
     tail: tuple[str, ...]
 
 
-class Cancelled(Exception):
-    """The build was given up; not an error of its own."""
-
-
 def run(
     argv: Sequence[str],
     *,
@@ -39,10 +36,10 @@ def run(
     env: Mapping[str, str] | None = None,
     cancel: Event | None = None,
 ) -> Outcome:
-    """Run to the end. Output goes to `log` line by line; with `stdout`, only standard error does.
+    """Run a process to its end. Output goes to `log` line by line; with `stdout`, only standard error does.
 
-    When this is interrupted, or `cancel` is set (raises Cancelled), the process and its children are told to stop, and
-    are waited for.
+    An interruption, or `cancel` being set, stops the process and its children and waits for them. Raises Cancelled when
+    `cancel` is set.
     """
     tail: deque[str] = deque(maxlen=30)
     process = subprocess.Popen(
@@ -68,7 +65,7 @@ def run(
 
 
 def _lines(stream: IO[bytes], cancel: Event | None) -> Iterator[str]:
-    """Lines as they come; looks at `cancel` several times a second, also while the process is silent."""
+    """Lines as they come. `cancel` is checked several times a second, also while the process prints nothing."""
     pending = b""
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)
@@ -87,7 +84,7 @@ def _lines(stream: IO[bytes], cancel: Event | None) -> Iterator[str]:
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a process and its children: first politely, after PATIENCE for certain."""
+    """End a process and its children: with SIGTERM, and with SIGKILL after PATIENCE seconds."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -99,7 +96,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def capture(argv: Sequence[str], *, timeout: float = 10.0) -> tuple[int, str]:
-    """Exit status and output of a short command; status 127 when it is not there, 124 when it takes too long."""
+    """Exit status and output of a short command; status 127 when it does not exist, 124 when it takes too long."""
     try:
         done = subprocess.run(
             argv,

@@ -1,4 +1,4 @@
-"""Which engine to use."""
+"""The choice of an engine: the one that is asked for, else the first that can be used."""
 
 from __future__ import annotations
 
@@ -13,19 +13,26 @@ NAMES = ("auto", "docker", "buildah")
 
 
 def check_engine(wanted: str | None, builder: str | None = None) -> str:
-    """The name of the engine that is asked for. Raises UsageError when there is none of it, or it takes no builder."""
+    """The name of the engine that is asked for, by argument or BUILDER_ENGINE; "auto" by default.
+
+    Raises UsageError for an unknown engine, and for one that takes no builder.
+    """
     name = wanted or os.environ.get("BUILDER_ENGINE") or "auto"
     if name not in NAMES:
         where = "" if wanted else "BUILDER_ENGINE"
-        raise UsageError(f"there is no engine {name!r}", where=where, cause=f"engines: {', '.join(NAMES)}")
+        raise UsageError(
+            f"there is no engine {name!r}", id="engine-unknown", where=where, cause=f"engines: {', '.join(NAMES)}"
+        )
     if builder is not None and name == "buildah":
-        raise UsageError("--builder is for the docker engine")
+        raise UsageError("--builder needs the docker engine", id="engine-takes-no-builder")
     return name
 
 
 def select_engine(wanted: str | None, builder: str | None = None) -> Engine:
-    """The engine of that name, or with `auto` (also BUILDER_ENGINE): docker when its daemon answers and has buildx,
-    else buildah. Raises EngineError that says what to install."""
+    """The engine of that name; for "auto" docker when it has buildx and its daemon answers, else buildah.
+
+    Raises EngineError that names what to install.
+    """
     name = check_engine(wanted, builder)
     engines: list[Engine] = [DockerEngine(builder), BuildahEngine()]
     if builder is not None:
@@ -40,6 +47,7 @@ def select_engine(wanted: str | None, builder: str | None = None) -> Engine:
         problems.append(info)
     raise EngineError(
         f"no usable engine: {'; '.join(info.problem for info in problems)}",
-        cause="a layer must be compiled, and that is not in the store",
+        id="engine-missing",
+        cause="a layer that is not in the store must be compiled",
         next=problems[-1].fix,
     )

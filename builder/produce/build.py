@@ -12,8 +12,7 @@ from threading import Lock
 
 from builder.attest.receipt import base_used
 from builder.engine.base import Engine, host_architecture
-from builder.engine.process import Cancelled
-from builder.errors import Cancelled as FetchCancelled
+from builder.errors import Cancelled
 from builder.events import Event, Listener, State
 from builder.inputs.fetch import fetch
 from builder.mirror.base import local_base
@@ -174,8 +173,8 @@ class Builder:
 
         try:
             fetch(self.store, wanted, offline=self.offline, progress=heard, cancel=self._cancel, source=self.source)
-        except FetchCancelled:
-            raise Cancelled from None
+        except Cancelled:
+            raise
         except BaseException as error:
             self._failed(error)
             raise

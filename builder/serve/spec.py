@@ -82,6 +82,7 @@ def container(
     if host_network and port not in (None, recipe.run.port):
         raise UsageError(
             f"{recipe.name} uses the host's network: its port is the server's own, {recipe.run.port}",
+            id="serve-port-fixed",
             next="leave out --port, or change `port` in a recipe that extends this one",
         )
     env = dict(recipe.run.env)
@@ -121,13 +122,18 @@ def check_nodes(recipe: Recipe, node: Node | None) -> None:
     """Raises UsageError when a recipe for two Sparks is not told which this is, or one for a single one is."""
     if recipe.nodes == 2 and node is None:
         raise UsageError(
-            f"{recipe.name} runs on two Sparks: say which one this is",
+            f"{recipe.name} runs on two Sparks: name this one's role",
+            id="serve-role-missing",
             cause="interface names differ from machine to machine",
             next=f"builder run --recipe {recipe.name} --role head --ip ADDRESS --interface NAME"
             + (" --hca DEVICES" if transport(recipe) == "roce" else ""),
         )
     if recipe.nodes == 1 and node is not None:
-        raise UsageError(f"{recipe.name} runs on one Spark: it has no head and worker", next="leave out --role")
+        raise UsageError(
+            f"{recipe.name} runs on one Spark: it has no head and worker",
+            id="serve-role-unexpected",
+            next="leave out --role",
+        )
 
 
 def transport(recipe: Recipe) -> str:
@@ -145,7 +151,11 @@ def _on_node(made: Container, recipe: Recipe, node: Node, words: tuple[str, ...]
     env["NCCL_SOCKET_IFNAME"] = node.interface
     if transport(recipe) == "roce":
         if not node.hca:
-            raise UsageError("RoCE needs the names of the RDMA devices", next="--hca, as `ibdev2netdev` lists them")
+            raise UsageError(
+                "RoCE needs the names of the RDMA devices",
+                id="serve-hca-missing",
+                next="--hca, as `ibdev2netdev` lists them",
+            )
         env["NCCL_IB_HCA"] = node.hca
     else:
         env["UCX_NET_DEVICES"] = node.interface

@@ -9,8 +9,7 @@ from pathlib import Path
 from threading import Event
 
 from builder.engine.base import BuildRequest, EngineInfo, Log
-from builder.engine.process import Cancelled
-from builder.errors import EngineError
+from builder.errors import Cancelled, EngineError
 from builder.model.plan import Plan
 from builder.produce.image import Built, build_image
 from builder.store.store import Store

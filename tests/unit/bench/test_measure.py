@@ -13,6 +13,7 @@ import pytest
 
 from builder.bench.measure import SCENARIOS, Scenario, Server, measure, prompt
 from builder.errors import NetworkError, UsageError
+from tests.support.errors import fails
 
 TTFT, STEP = 0.20, 0.02
 
@@ -113,17 +114,17 @@ def test_the_five_scenarios_of_the_reference() -> None:
 
 def test_errors_name_the_server_and_not_the_key(url: str) -> None:
     Fake.status = 400
-    with pytest.raises(NetworkError) as caught:
+    with fails(NetworkError, "bench-request-refused") as caught:
         Server(url, key="secret").ask("x", 2)
     assert "400" in caught.value.what
     assert "secret" not in str(caught.value)
     Fake.status, Fake.silent = 200, True
-    with pytest.raises(NetworkError, match="no tokens"):
+    with fails(NetworkError, "bench-no-tokens"):
         Server(url).ask("x", 2)
-    with pytest.raises(NetworkError, match="cannot be reached") as caught:
+    with fails(NetworkError, "bench-server-unreachable") as caught:
         Server("http://127.0.0.1:9")
     assert "--model" not in caught.value.next, "another name does not help"
-    with pytest.raises(UsageError, match="not a URL"):
+    with fails(UsageError, "bench-url-invalid"):
         Server("localhost:8000")
 
 
@@ -131,7 +132,7 @@ def test_errors_name_the_server_and_not_the_key(url: str) -> None:
 def test_a_refusal_says_what_to_give(url: str, status: int, says: str) -> None:
     server = Server(url)
     Fake.status = status
-    with pytest.raises(NetworkError) as caught:
+    with fails(NetworkError, "bench-request-refused") as caught:
         server.ask("x", 2)
     assert str(status) in caught.value.what
     assert says in caught.value.next

@@ -10,6 +10,7 @@ import pytest
 from builder.engine.base import BuildRequest, EngineInfo, host_architecture
 from builder.engine.buildah import BuildahEngine
 from builder.errors import EngineError
+from tests.support.errors import fails
 from tests.unit.engine.conftest import Programs
 
 Request = Callable[..., BuildRequest]
@@ -74,7 +75,7 @@ def test_a_base_is_pulled_with_network_and_the_steps_have_none(
 
 def test_a_pull_that_fails_ends_the_build(programs: Programs, request_for: Request, tmp_path: Path) -> None:
     programs.buildah(build='case "$*" in *" pull "*) echo "no such image"; exit 125 ;; esac')
-    with pytest.raises(EngineError, match="buildah could not build one") as caught:
+    with fails(EngineError, "engine-build-failed") as caught:
         BuildahEngine().build(request_for(pull="registry.lan/a/b:1@sha256:aa"), tmp_path / "layer.tar", print)
     assert "no such image" in caught.value.cause
     assert len(programs.calls("buildah")) == 1
@@ -106,7 +107,7 @@ def test_its_environment(programs: Programs, request_for: Request, tmp_path: Pat
 
 def test_a_failed_build_shows_its_last_lines(programs: Programs, request_for: Request, tmp_path: Path) -> None:
     programs.buildah(build="echo 'error building: no such file'; exit 125")
-    with pytest.raises(EngineError, match="buildah could not build one") as caught:
+    with fails(EngineError, "engine-build-failed") as caught:
         BuildahEngine().build(request_for(), tmp_path / "layer.tar", lambda line: None)
     assert "error building: no such file" in caught.value.cause
 
@@ -152,10 +153,10 @@ def test_where_no_namespaces_may_be_made(programs: Programs, user: int) -> None:
     programs.buildah()
     programs.add("unshare", "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1")
     info = BuildahEngine().probe()
-    assert "no namespaces may be made here: unshare: unshare failed: Operation not permitted" in info.problem
+    assert "namespaces cannot be created here: unshare: unshare failed: Operation not permitted" in info.problem
     assert ("CAP_SYS_ADMIN" in info.fix) == (user == 0)
     programs.add("unshare", "exit 1")
-    assert BuildahEngine().probe().problem.endswith("no namespaces may be made here: exit status 1")
+    assert BuildahEngine().probe().problem.endswith("namespaces cannot be created here: exit status 1")
 
 
 @pytest.mark.parametrize("logged_in", [False, True])

@@ -11,6 +11,7 @@ from builder.digest import Digest
 from builder.engine.base import BuildRequest, EngineInfo, LayoutError, LocalBase
 from builder.engine.docker import PROXIES, DockerEngine
 from builder.errors import EngineError, ExitCode
+from tests.support.errors import fails
 from tests.unit.engine.conftest import Programs
 
 Request = Callable[..., BuildRequest]
@@ -64,7 +65,7 @@ def test_a_base_that_is_here_stands_for_the_one_that_a_stage_names(
 def test_a_daemon_that_reads_no_folders_is_told_apart(programs: Programs, request_for: Request, tmp_path: Path) -> None:
     # What moby 26.1 says without the containerd image store.
     programs.docker(build="echo '#2 ERROR: unknown scheme oci-layout: not found' >&2; exit 1")
-    with pytest.raises(LayoutError, match="cannot read a base from a folder") as caught:
+    with fails(LayoutError, "engine-layout-unsupported") as caught:
         DockerEngine().build(request_for(), tmp_path / "layer.tar", print)
     assert "--engine buildah" in caught.value.next
 
@@ -77,7 +78,7 @@ def test_any_buildx_builder_can_be_named(programs: Programs, request_for: Reques
 
 def test_a_failed_build_shows_its_last_lines(programs: Programs, request_for: Request, tmp_path: Path) -> None:
     programs.docker(build="i=0; while [ $i -lt 50 ]; do echo line $i >&2; i=$((i+1)); done; exit 3")
-    with pytest.raises(EngineError, match="docker could not build one") as caught:
+    with fails(EngineError, "engine-build-failed") as caught:
         DockerEngine().build(request_for(), tmp_path / "layer.tar", lambda line: None)
     assert caught.value.code == ExitCode.ENGINE
     assert "line 49" in caught.value.cause

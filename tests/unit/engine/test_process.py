@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from builder.engine import process as processes
-from builder.engine.process import Cancelled, capture, run
+from builder.engine.process import capture, run
+from builder.errors import Cancelled
 from tests.unit.engine.conftest import alive
 
 CHILDREN = "sleep 60 & echo $!; sleep 61 & echo $!; echo $$; wait"

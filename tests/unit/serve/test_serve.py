@@ -21,8 +21,10 @@ from builder.errors import UsageError
 from builder.model.recipe import Recipe
 from builder.model.variant import with_profile
 from builder.project import Project
+from builder.serve.api import create_options
 from builder.serve.formats import compose, docker_command, docker_words, env_file, shell, systemd, unit_word
 from builder.serve.spec import Container, Node, container, netplan, prefetch, warm_up
+from tests.support.errors import fails
 
 PROJECT = Project()
 IMAGE = "registry.example/spark@sha256:" + "a1" * 32
@@ -69,7 +71,11 @@ def plain(value: str) -> str:
 
 
 @pytest.mark.parametrize(("name", "profile", "node"), SERVED, ids=str)
-def test_every_format_of_every_recipe_and_profile_says_the_same(name: str, profile: str | None, node: Node) -> None:
+def test_every_format_of_every_recipe_and_profile_is_the_same_container(
+    name: str, profile: str | None, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for secret in ("HF_TOKEN", "VLLM_API_KEY"):
+        monkeypatch.delenv(secret, raising=False)
     recipe, c = each(name, profile, node)
     words = docker_words(c, home=HOME)
     assert parsed(docker_command(c)) == words
@@ -89,6 +95,17 @@ def test_every_format_of_every_recipe_and_profile_says_the_same(name: str, profi
     assert service.get("ports", []) == [word for before, word in pairwise(words) if before == "--publish"]
     assert service.get("network_mode") == ("host" if c.ports is None else None)
     assert service.get("shm_size") == recipe.run.shm_size
+
+    options = create_options(c, home=HOME)
+    assert options["volumes"] == volumes
+    assert options["environment"] == dict(c.env), "no secret is set here"
+    assert options["devices"] == [word for before, word in pairwise(words) if before == "--device"]
+    assert options.get("network_mode") == service.get("network_mode")
+    assert [f"{out}:{port.removesuffix('/tcp')}" for port, out in options.get("ports", {}).items()] == service.get(
+        "ports", []
+    )
+    assert options.get("shm_size") == recipe.run.shm_size
+    assert (options.get("ulimits") is not None) == ("memlock=-1:-1" in words)
 
     assert env_file(c).splitlines() == [word for before, word in pairwise(words) if before == "--env"]
     assert not [value for _, value in c.env if "hf_" in value], "secrets by name only"
@@ -153,16 +170,16 @@ def test_two_nodes(name: str) -> None:
 
 def test_two_nodes_need_to_know_which_one_and_its_devices() -> None:
     recipe = PROJECT.recipe("minimax-m2.7-dual")
-    with pytest.raises(UsageError, match="which one"):
+    with fails(UsageError, "serve-role-missing"):
         container(recipe, PROJECT.base(recipe.base), IMAGE)
-    with pytest.raises(UsageError, match="RDMA"):
+    with fails(UsageError, "serve-hca-missing"):
         made(recipe, Node("head", "1.2.3.4", "1.2.3.4", "eth0"))
 
 
 def test_options_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(UsageError, match="one Spark"):
+    with fails(UsageError, "serve-role-unexpected"):
         made(PROJECT.recipe("qwen3.6-35b"), HEAD)
-    with pytest.raises(UsageError, match="host's network"):
+    with fails(UsageError, "serve-port-fixed"):
         made(PROJECT.recipe("minimax-m2.7-dual"), HEAD, port=9000)
 
 
