@@ -11,7 +11,6 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import IO, Any
 
 import docker
@@ -23,6 +22,7 @@ from docker.types import LogConfig
 from docker.utils import kwargs_from_env
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
+from builder.engine.containers import ContainerState, ListedContainer
 from builder.engine.sshsocket import SshSocket
 from builder.errors import EngineError
 
@@ -31,24 +31,6 @@ TIMEOUT = 30.0
 TRANSFER = 1800.0
 """Seconds of silence that are allowed while the daemon unpacks an image."""
 _CHUNK = 1 << 20
-
-
-@dataclass(frozen=True)
-class ContainerState:
-    """Of a container: whether it runs, the exit status when it does not, and whether the kernel ended it for memory."""
-
-    running: bool
-    code: int
-    out_of_memory: bool
-
-
-@dataclass(frozen=True)
-class ListedContainer:
-    """A running container in the daemon's list. image: as it was named at its start."""
-
-    name: str
-    image: str
-    networks: tuple[str, ...]
 
 
 class Daemon:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+import weakref
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -31,6 +32,9 @@ class SshSocket:
         self._listener.bind(str(self._folder / "docker.sock"))
         self._listener.listen()
         self._processes: list[subprocess.Popen[bytes]] = []
+        # At the exit of this program as well: ssh has a session of its own.
+        self.close = weakref.finalize(self, _close, self._listener, self._processes, self._folder)
+        """Close the socket and end ssh."""
         threading.Thread(target=self._serve, daemon=True).start()
 
     @property
@@ -44,16 +48,6 @@ class SshSocket:
             lines = self._said.read_text("utf-8", errors="replace").strip().splitlines()
             return lines[-1][:300] if lines else ""
         return ""
-
-    def close(self) -> None:
-        """Close the socket and end ssh."""
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for process in self._processes:
-            process.kill()
-            process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _serve(self) -> None:
         while True:
@@ -75,3 +69,13 @@ class SshSocket:
                     said.write(f"{self._argv[0]}: {error.strerror}\n".encode())
                 else:
                     self._processes.append(process)
+
+
+def _close(listener: socket.socket, processes: list[subprocess.Popen[bytes]], folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    for process in processes:
+        process.kill()
+        process.wait()
+    shutil.rmtree(folder, ignore_errors=True)

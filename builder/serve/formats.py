@@ -25,7 +25,7 @@ def docker_words(c: Container, *, detach: bool = True, restart: bool = True, hom
     words += ["--user", c.user] if c.user else []
     words += [word for name, value in c.env for word in ("--env", f"{name}={value}")]
     words += [word for name in c.secrets for word in ("--env", name)]
-    words += [word for mount in c.mounts for word in ("--volume", _bind(mount, home))]
+    words += [word for mount in c.mounts for word in ("--volume", bind(mount, home))]
     words += ["--entrypoint", c.entrypoint] if c.entrypoint else []
     return [*words, c.image, *c.command]
 
@@ -132,7 +132,8 @@ def _published(c: Container) -> str:
     return (f"{c.listen}:" if c.listen else "") + f"{c.ports[0]}:{c.ports[1]}"
 
 
-def _bind(mount: Mount, home: str) -> str:
+def bind(mount: Mount, home: str) -> str:
+    """A mount as docker's `HOST:CONTAINER[:ro]`. home: what a leading ~ of a host path becomes."""
     host = home + mount.host[1:] if mount.host.startswith("~/") else mount.host
     return f"{host}:{mount.container}" + (":ro" if mount.read_only else "")
 

@@ -69,7 +69,10 @@ def succeed(container: FakeContainer) -> int:
 
 @dataclass
 class DockerDaemon:
-    """images: id by name. containers: all that were created, in order. calls: method and path of each request."""
+    """images: id by name. containers: all that were created, in order. calls: method and path of each request.
+
+    refuse: why a container does not start; empty when it does.
+    """
 
     socket: Path
     program: Program = succeed
@@ -80,7 +83,7 @@ class DockerDaemon:
     calls: list[str] = field(default_factory=list)
     loaded: dict[str, bytes] = field(default_factory=dict)
     load_problem: str = ""
-    start_problem: str = ""
+    refuse: Callable[[FakeContainer], str] = lambda container: ""
     networks: str = "bridge"
 
     @property
@@ -243,8 +246,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def start(self, key: str, **_: Any) -> None:
         if found := self.container(key):
-            if self.server.daemon.start_problem:
-                self.send(500, {"message": self.server.daemon.start_problem})
+            if problem := self.server.daemon.refuse(found):
+                self.send(500, {"message": problem})
                 return
             self.server.daemon.start(found)
             self.send(204)

@@ -1,97 +1,77 @@
-"""Docker on this machine or on a peer: containers that are always stopped and removed."""
+"""Containers of the gpu tier, on this machine or on a peer: always removed, whatever happens."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import shlex
-import subprocess
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from builder.serve.formats import docker_words
+from builder.engine.containers import ContainerState
+from builder.errors import EngineError
 from builder.serve.spec import Container
 from builder.smoke.check import CheckFailed, CheckNotRun
 
-SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+if TYPE_CHECKING:
+    from builder.engine.daemon import Daemon, DaemonContainer
+
+_NOT_STARTED = 125
+"""The exit status of a container that docker does not make or start, as of `docker run`."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended. code: None when it ran out of time. out: standard output; said: standard error."""
+    """How a container ended. code: None when it ran out of time. out: standard output; said: standard error."""
 
     code: int | None
     out: str
     said: str = ""
 
 
-@dataclass(frozen=True)
-class State:
-    """Of a container, as docker tells it."""
-
-    running: bool
-    code: int
-    out_of_memory: bool
-
-
 class Docker:
-    """The docker command. peer: run it there, through ssh."""
+    """Docker's daemon. peer: the address of the machine whose daemon it is, reached through ssh."""
 
     def __init__(self, peer: str | None = None) -> None:
         self.peer = peer
         self._active: set[str] = set()
 
-    def __call__(self, *words: str, timeout: float = 60) -> Done:
-        """Run `docker WORDS`. Raises CheckNotRun when docker (or ssh) is not installed."""
-        argv = ["docker", *words]
-        if self.peer:
-            argv = [*SSH, self.peer, shlex.join(argv)]
+    @cached_property
+    def _daemon(self) -> Daemon:
+        # Imported here: the docker SDK takes 0.3 s.
+        from builder.engine.daemon import Daemon
+
         try:
-            # In a session of its own: Ctrl-C is for the program that removes the container.
-            process = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                start_new_session=True,
-            )
-        except FileNotFoundError as error:
-            raise CheckNotRun(f"{argv[0]} is not installed") from error
-        try:
-            out, said = process.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, said = process.communicate()
-            return Done(None, out, said)
-        except BaseException:
-            process.kill()
-            process.wait()
-            raise
-        return Done(process.returncode, out, said)
+            return Daemon(f"ssh://{_host(self.peer)}" if self.peer else None)
+        except EngineError as error:
+            where = f" on {self.peer}" if self.peer else ""
+            raise CheckNotRun(f"{error.what}{where}: {error.cause or error.next}") from error
 
     def ready(self) -> str:
         """The daemon's version. Raises CheckNotRun when it does not answer."""
-        done = self("version", "--format", "{{.Server.Version}}", timeout=30)
-        if done.code != 0 or not done.out.strip():
-            where = f" on {self.peer}" if self.peer else ""
-            raise CheckNotRun(f"docker's daemon does not answer{where}: {_last(done) or 'no reason given'}")
-        return done.out.strip()
+        with _unable():
+            return self._daemon.version()
 
     def identity(self, image: str) -> str | None:
         """The id of an image, None when docker has none of that name: its manifest's or its config's digest."""
-        done = self("image", "inspect", "--format", "{{.Id}}", image)
-        return done.out.strip() if done.code == 0 else None
+        with _unable():
+            return self._daemon.image_id(image)
 
     def run(self, container: Container, timeout: float) -> Done:
-        """Run a container to its end and remove it, whatever happens."""
+        """Run a container to its end and remove it, whatever happens. Raises CheckNotRun when the daemon is gone."""
         named = unique(container)
         self._active.add(named.name)
         try:
-            return self(*_words(named, detach=False), timeout=timeout)
+            made = self._create(named)
+            made.start()
+            code = made.wait(timeout)
+            return Done(code, made.log(stderr=False), made.log(stdout=False))
+        except EngineError as error:
+            if error.id == "docker-refused":
+                return Done(_NOT_STARTED, "", error.cause)
+            raise CheckNotRun(_text(error)) from error
         finally:
             self.remove(named.name)
             self._active.discard(named.name)
@@ -106,43 +86,48 @@ class Docker:
         """A container in the background, removed at the end. Raises CheckFailed when docker does not start it."""
         named = unique(container)
         try:
-            done = self(*_words(named, detach=True), timeout=300)
-            if done.code != 0:
-                raise CheckFailed(f"docker does not start the container: {_last(done)}")
-            yield Running(self, named)
+            try:
+                made = self._create(named)
+                made.start()
+            except EngineError as error:
+                raise CheckFailed(f"docker does not start the container: {error.cause or error.what}") from error
+            yield Running(made)
         finally:
             self.remove(named.name)
 
     def remove(self, name: str) -> None:
         """Remove a container, running or not; that there is none is no error."""
-        with contextlib.suppress(CheckNotRun):
-            self("rm", "--force", "--volumes", name, timeout=120)
+        with contextlib.suppress(CheckNotRun, EngineError):
+            self._daemon.remove(name)
+
+    def _create(self, container: Container) -> DaemonContainer:
+        # Imported here, as in `_daemon`.
+        from builder.serve.api import create_options
+
+        options = create_options(container, home=str(Path.home()))
+        return self._daemon.create(container.name, container.image, container.command, **options)
 
 
 @dataclass(frozen=True)
 class Running:
     """A started container."""
 
-    docker: Docker
-    container: Container
+    container: DaemonContainer
 
     def log(self) -> str:
-        """All it printed so far."""
-        done = self.docker("logs", self.container.name, timeout=120)
-        return done.out + done.said
+        """All it printed so far. Raises CheckNotRun when docker does not know the container."""
+        with _unable():
+            return self.container.log()
 
-    def state(self) -> State:
+    def state(self) -> ContainerState:
         """Raises CheckNotRun when docker does not know the container."""
-        done = self.docker("inspect", "--format", "{{json .State}}", self.container.name)
-        try:
-            found = json.loads(done.out)
-            return State(bool(found["Running"]), int(found["ExitCode"]), bool(found.get("OOMKilled")))
-        except (ValueError, KeyError, TypeError) as error:
-            raise CheckNotRun(f"docker does not know {self.container.name}: {_last(done)}") from error
+        with _unable():
+            return self.container.state()
 
-    def stop(self, patience: int) -> Done:
-        """Ask it to end; docker kills it after `patience` seconds."""
-        return self.docker("stop", "-t", str(patience), self.container.name, timeout=patience + 60)
+    def stop(self, patience: int) -> None:
+        """Ask it to end; docker kills it after `patience` seconds. Raises CheckNotRun when the daemon is gone."""
+        with _unable():
+            self.container.stop(patience)
 
 
 def unique(container: Container) -> Container:
@@ -150,11 +135,18 @@ def unique(container: Container) -> Container:
     return replace(container, name=f"builder-test-{container.name}-{uuid.uuid4().hex[:8]}")
 
 
-def _words(container: Container, *, detach: bool) -> Sequence[str]:
-    words = docker_words(container, detach=detach, restart=False, home=str(Path.home()))
-    return words[1:]
+@contextlib.contextmanager
+def _unable() -> Iterator[None]:
+    try:
+        yield
+    except EngineError as error:
+        raise CheckNotRun(_text(error)) from error
 
 
-def _last(done: Done) -> str:
-    lines = (done.said.strip() or done.out.strip()).splitlines()
-    return lines[-1][:300] if lines else ""
+def _text(error: EngineError) -> str:
+    return f"{error.what}: {error.cause}" if error.cause else error.what
+
+
+def _host(address: str) -> str:
+    """An address as it stands in a URL."""
+    return f"[{address}]" if ":" in address else address

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from builder.doctor.host import Host, Outcome
+from builder.engine.sshsocket import SSH
 from builder.serve.spec import Container, Node
 from builder.smoke.check import CheckFailed, CheckNotRun
-from builder.smoke.gpu.docker import SSH, Docker
+from builder.smoke.gpu.docker import Docker
 from builder.smoke.gpu.probe import ask, probe_container
 
 PORT = 29517

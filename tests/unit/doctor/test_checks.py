@@ -8,11 +8,11 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
-from builder.engine.containers import ListedContainer
 
 from builder.doctor.checks import CHECKS, examine
 from builder.doctor.host import Outcome
 from builder.doctor.question import Answer, Question
+from builder.engine.containers import ListedContainer
 from builder.errors import EngineError
 from builder.project import Project
 

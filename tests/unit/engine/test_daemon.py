@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from builder.engine.daemon import Daemon
 from builder.errors import EngineError, PinError
 from tests.support.docker_daemon import DockerDaemon, FakeContainer, docker_daemon
 from tests.support.errors import fails
+from tests.support.project import ROOT
 
 
 @pytest.fixture
@@ -81,15 +83,8 @@ class TestWhichDaemon:
     ) -> None:
         bridge = tmp_path / "ssh"
         bridge.write_text(
-            "#!/usr/bin/env -S python3 -IS\n"
-            "import os, socket, sys, threading\n"
-            f"open({str(tmp_path / 'argv')!r}, 'w').write(repr(sys.argv[1:]))\n"
-            f"s = socket.socket(socket.AF_UNIX); s.connect({str(fake.socket)!r})\n"
-            "def back():\n"
-            "    while data := s.recv(65536): os.write(1, data)\n"
-            "    os._exit(0)\n"
-            "threading.Thread(target=back, daemon=True).start()\n"
-            "while data := os.read(0, 65536): s.sendall(data)\n"
+            f'#!/bin/sh\necho "$*" >{tmp_path}/argv\n'
+            f"exec {sys.executable} -IS {ROOT}/tests/support/dial_stdio.py {fake.socket}\n"
         )
         bridge.chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
@@ -97,7 +92,7 @@ class TestWhichDaemon:
             assert daemon.version() == "28.2.2"
             assert daemon.image_id("app:1") == fake.images["app:1"]
         argv = (tmp_path / "argv").read_text()
-        assert argv.endswith("'-l', 'me', '-p', '2222', '--', 'spark-2', 'docker system dial-stdio']")
+        assert argv.endswith("-l me -p 2222 -- spark-2 docker system dial-stdio\n")
 
     def test_ssh_that_fails_is_the_cause(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "ssh").write_text("#!/bin/sh\necho 'Permission denied (publickey).' >&2; exit 255\n")
@@ -220,10 +215,10 @@ class TestContainers:
                 container.state()
 
     def test_one_that_does_not_start(self, fake: DockerDaemon) -> None:
-        fake.start_problem = "could not select device driver"
+        fake.refuse = lambda container: "could not select device driver"
         with Daemon() as daemon:
             container = daemon.create("one", "app:1", [])
             with fails(EngineError, "docker-refused") as caught:
                 container.start()
-            assert caught.value.cause == fake.start_problem
+            assert caught.value.cause == "could not select device driver"
             container.remove()

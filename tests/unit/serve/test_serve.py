@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import yaml
-from builder.serve.api import create_options
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from builder.errors import UsageError
 from builder.model.recipe import Recipe
 from builder.model.variant import with_profile
 from builder.project import Project
+from builder.serve.api import create_options
 from builder.serve.formats import compose, docker_command, docker_words, env_file, shell, systemd, unit_word
 from builder.serve.spec import Container, Node, container, netplan, prefetch, warm_up
 from tests.support.errors import fails

@@ -1,9 +1,11 @@
-"""A recorded machine and programs that stand for its docker and ssh, for the gpu tier."""
+"""A recorded machine with fake docker daemons, its own and a peer's behind a fake ssh, for the gpu tier."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
+import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,9 @@ from builder.project import Project
 from builder.smoke.gpu.machine import GpuImage, Options
 from builder.smoke.gpu.run import run_gpu
 from builder.smoke.report import Report
+from tests.support.docker_daemon import DockerDaemon, FakeContainer
 from tests.support.project import ROOT
+from tests.unit.smoke import openai_server
 from tests.unit.smoke.test_gpu_judge import DEVICE, MARLIN, REDUCED, TRITON, changed
 
 PROJECT = Project()
@@ -27,6 +31,7 @@ DRIVER = "nvidia-smi --query-gpu=driver_version --format=csv,noheader"
 APPS = "nvidia-smi --query-compute-apps=pid --format=csv,noheader"
 ROUTE = '[{"dst":"192.168.100.11","dev":"enp1s0f0np0","prefsrc":"192.168.100.10","flags":[],"uid":0,"cache":[]}]'
 DEVICES = "/sys/class/infiniband/rocep1s0f0/device/net/enp1s0f0np0\n"
+DIAL = ROOT / "tests/support/dial_stdio.py"
 ID, NAME = "sha256:" + "1" * 64, "nemotron-omni:111111111111"
 OURS: dict[str, JsonValue] = {"under": "/opt/nccl/", "version": "2.29.7-1"}
 CHECKS = [
@@ -74,27 +79,36 @@ class Recorded:
 
 
 class Machine:
-    """Programs on the path that stand for docker and ssh, and what they know."""
+    """Two docker daemons and what their containers do, and programs on the path that stand for ssh.
 
-    def __init__(self, folder: Path) -> None:
-        self.home = folder / "docker"
+    Files of `home` say what containers do: `probes.json` what each probe prints (or {"exit": code, "said": text}, or
+    "hang"), `server` the faults of the server, `program` what a program of the host prints.
+    """
+
+    def __init__(self, folder: Path, docker: DockerDaemon, peer: DockerDaemon) -> None:
+        self.home = folder / "machine"
         self.bin = folder / "bin"
-        (self.home / "peer").mkdir(parents=True)
+        self.docker, self.peer = docker, peer
+        self.home.mkdir()
         self.bin.mkdir()
-        python = f"{sys.executable} -I -S"
-        self.program("docker", f'exec {python} {ROOT / "tests/unit/smoke/fake_docker.py"} "$@"')
-        # What stands before the address are ssh's options; behind it is one command for the peer's shell.
-        self.program("ssh", f'while [ "$1" = -o ]; do shift 2; done\nFAKE_PEER=1 PATH={self.bin}:$PATH exec sh -c "$2"')
+        # What begins with a hyphen are ssh's options; the address and one command for the peer's shell follow.
+        self.program(
+            "ssh",
+            'while [ "${1#-}" != "$1" ]; do case $1 in --) shift; break ;; esac; shift 2; done\n'
+            f'[ "$2" != "docker system dial-stdio" ] || exec {sys.executable} -IS {DIAL} {peer.socket}\n'
+            f'PATH={self.bin}:$PATH exec sh -c "$2"',
+        )
         self.program("ip", f"echo '{ROUTE.replace('.100.10', '.100.11')}'")
         self.program("ls", f"printf '{DEVICES.strip()}'")
-        alone = changed(REDUCED, size=1, bus_gb_s=0.0)
         self.probes = {
             "device": DEVICE,
             "triton_jit": TRITON,
             "marlin": MARLIN,
-            "allreduce RANK=0": alone,
+            "allreduce RANK=0": changed(REDUCED, size=1, bus_gb_s=0.0),
         }
-        self.write("images.json", {NAME: ID})
+        for daemon in (docker, peer):
+            daemon.images[NAME] = ID
+            daemon.program, daemon.refuse = self.run_container, self.refuse_container
         self.loads = 0
 
     def program(self, name: str, text: str) -> None:
@@ -104,10 +118,58 @@ class Machine:
     def write(self, name: str, value: Any) -> None:
         (self.home / name).write_text(value if isinstance(value, str) else json.dumps(value))
 
-    def calls(self, *begin: str) -> list[list[str]]:
-        file = self.home / "calls"
-        lines = file.read_text().splitlines() if file.exists() else []
-        return [words for line in lines if (words := json.loads(line))[: len(begin)] == list(begin)]
+    def faults(self) -> list[str]:
+        """How the server misbehaves."""
+        file = self.home / "server"
+        return [fault for fault in file.read_text().split(",") if fault] if file.exists() else []
+
+    def refuse_container(self, container: FakeContainer) -> str:
+        refused = is_server(container) and "does not start" in self.faults()
+        return "could not select device driver" if refused else ""
+
+    def run_container(self, container: FakeContainer) -> int:
+        """What a container does: a probe, a program of the host, or a server."""
+        if "/opt/builder-program" in container.words:
+            container.print((self.home / "program").read_text())
+            return 0
+        if is_server(container):
+            return self.serve(container)
+        probe = container.words[4]
+        answers = json.loads((self.home / "probes.json").read_text())
+        answer = answers.get(f"{probe} RANK={container.env.get('RANK')}", answers.get(probe))
+        if answer == "hang":
+            container.asked.wait(120)
+            return 137
+        if answer is None:
+            return 64
+        if "exit" in answer:
+            container.print(answer["said"] + "\n", 2)
+            return int(answer["exit"])
+        container.print(f"noise\n@builder-probe {json.dumps(answer)}\n")
+        return 0
+
+    def serve(self, container: FakeContainer) -> int:
+        """A server in this process."""
+        command = " ".join(container.words)
+        if "ray start --address" in command:
+            container.asked.wait(120)
+            return 0
+        faults = self.faults()
+        container.print(openai_server.log(faults))
+        if "dies" in faults:
+            return 1
+        bindings = (container.host.get("PortBindings") or {}).values()
+        ports = [each["HostPort"] for binding in bindings for each in binding]
+        server = openai_server.make(int([*ports, *re.findall(r"--port (\d+)", command)][0]), *faults)
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        (container.ended if "stubborn" in faults else container.asked).wait(120)
+        server.shutdown()
+        server.server_close()
+        return 137 if "stubborn" in faults else 0
+
+    def containers(self) -> list[FakeContainer]:
+        """Every container that was made here or on the peer."""
+        return [*self.docker.containers, *self.peer.containers]
 
     def image(self) -> GpuImage:
         def load() -> None:
@@ -137,9 +199,13 @@ class Machine:
         )
 
     def left(self) -> list[str]:
-        """Containers that were not removed, and those whose server still runs."""
-        folders = [path for path in self.home.iterdir() if path.name.startswith("builder-test-")]
-        return [path.name for path in folders if not (path / "removed").exists()]
+        """Containers that were not removed."""
+        return [*self.docker.left(), *self.peer.left()]
+
+
+def is_server(container: FakeContainer) -> bool:
+    """Whether a container serves, and is neither a probe nor a program of the host."""
+    return not {"python3", "/opt/builder-program"} & set(container.words[:1])
 
 
 def by_id(report: Report) -> dict[str, tuple[str, str]]:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from builder.doctor.host import Outcome
+from builder.engine.containers import ContainerState
 from builder.model.recipe import Recipe
 from builder.project import Project
 from builder.smoke.check import CheckFailed, CheckNotRun
 from builder.smoke.gpu import server_checks
 from builder.smoke.gpu.client import Client, counters
-from builder.smoke.gpu.docker import State
 from builder.smoke.gpu.server import Serving, gpu_processes, wait
 from builder.smoke.gpu.small import small
 from tests.unit.smoke.openai_server import START, serving
@@ -49,11 +49,11 @@ class Host:
 class Container:
     """What docker would say of a container."""
 
-    states: list[State] = field(default_factory=lambda: [State(True, 0, False)])
+    states: list[ContainerState] = field(default_factory=lambda: [ContainerState(True, 0, False)])
     text: str = START
     stopped: list[int] = field(default_factory=list)
 
-    def state(self) -> State:
+    def state(self) -> ContainerState:
         return self.states.pop(0) if len(self.states) > 1 else self.states[0]
 
     def log(self) -> str:
@@ -201,17 +201,19 @@ def test_nobody_there_fails() -> None:
 
 class TestStart:
     def test_one_that_ends_says_why(self) -> None:
-        dead = Container([State(True, 0, False), State(False, 1, False)], "x\nValueError: No available memory\nbye")
+        dead = Container(
+            [ContainerState(True, 0, False), ContainerState(False, 1, False)], "x\nValueError: No available memory\nbye"
+        )
         with serving("unhealthy") as (url, _), pytest.raises(CheckFailed, match=r"ended with 1 .*No available memory"):
             wait(server(url, container=dead), 5)
 
     def test_known_lines_of_its_log_come_first(self) -> None:
         log = f"{START}\nRuntimeError: no kernel image is available for execution on the device\nValueError: x"
         with serving("unhealthy") as (url, _), pytest.raises(CheckFailed, match="no code for sm_121"):
-            wait(server(url, container=Container([State(False, 1, False)], log)), 5)
+            wait(server(url, container=Container([ContainerState(False, 1, False)], log)), 5)
 
     def test_one_without_memory_says_so(self) -> None:
-        dead = Container([State(False, 137, True)], "")
+        dead = Container([ContainerState(False, 137, True)], "")
         with serving() as (url, _), pytest.raises(CheckFailed, match="ran out of memory"):
             wait(server(url, container=dead), 5)
 
@@ -223,24 +225,24 @@ class TestStart:
 class TestStop:
     @pytest.mark.parametrize("code", [0, 143])
     def test_ending_by_itself_passes(self, code: int) -> None:
-        it = server("http://127.0.0.1:9", container=Container([State(False, code, False)]))
+        it = server("http://127.0.0.1:9", container=Container([ContainerState(False, code, False)]))
         assert server_checks.stop(it, within=60).startswith(f"ended with {code}")
         assert it.running.stopped == [60]  # type: ignore[attr-defined]
 
     @pytest.mark.parametrize(
         ("state", "said"),
         [
-            (State(True, 0, False), "still runs"),
-            (State(False, 137, False), "137, killed after 60 s"),
-            (State(False, 1, False), "ended with 1"),
+            (ContainerState(True, 0, False), "still runs"),
+            (ContainerState(False, 137, False), "137, killed after 60 s"),
+            (ContainerState(False, 1, False), "ended with 1"),
         ],
     )
-    def test_anything_else_fails(self, state: State, said: str) -> None:
+    def test_anything_else_fails(self, state: ContainerState, said: str) -> None:
         with pytest.raises(CheckFailed, match=said):
             server_checks.stop(server("http://127.0.0.1:9", container=Container([state])), within=60)
 
     def test_what_stays_on_the_gpu_fails_and_neighbours_do_not_matter(self) -> None:
-        it = server("http://127.0.0.1:9", container=Container([State(False, 0, False)]))
+        it = server("http://127.0.0.1:9", container=Container([ContainerState(False, 0, False)]))
         it.host, it.before = Host("77\n78\n"), frozenset({"77"})
         with pytest.raises(CheckFailed, match="processes stay on the GPU: 78"):
             server_checks.stop(it, within=60)

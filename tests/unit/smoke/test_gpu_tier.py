@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +13,12 @@ from builder.smoke.check import CheckNotRun
 from builder.smoke.gpu.machine import Options, require_spark
 from builder.smoke.gpu.run import run_gpu
 from builder.smoke.report import Report
-from tests.unit.smoke.gpu_machine import CHECKS, DRIVER, IDS, NAME, PROJECT, QUERY, Machine, Recorded, by_id
+from tests.unit.smoke.gpu_machine import CHECKS, DRIVER, IDS, NAME, PROJECT, QUERY, Machine, Recorded, by_id, is_server
 from tests.unit.smoke.test_gpu_judge import PERF, REDUCED, changed
 
 
-def test_a_healthy_image_passes_everything(real: Machine) -> None:
-    report = real.run()
+def test_a_healthy_image_passes_everything(machine: Machine) -> None:
+    report = machine.run()
     assert {result.id: result.message for result in report.results if result.status != "pass"} == {}
     assert [result.id for result in report.results] == IDS
     assert {result.tier for result in report.results} == {"gpu"}
@@ -33,22 +32,23 @@ def test_containers_are_those_of_builder_run_and_only_this_machine_reaches_them(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     machine.run()
-    runs = machine.calls("run")
-    names = [words[words.index("--name") + 1] for words in runs]
-    assert len(set(names)) == len(names)
-    assert all(NAME in words and words[words.index("--gpus") + 1] == "all" for words in runs)
-    assert not any("--restart" in words for words in runs)
-    assert "hf_secret" not in json.dumps(machine.calls())
-    [server] = [words for words in runs if "--detach" in words]
-    assert server[server.index("--publish") + 1].startswith("127.0.0.1:")
-    assert server[server.index("HF_TOKEN") - 1] == "--env"
-    assert server[server.index(NAME) + 1 : server.index(NAME) + 2] == ["Qwen/Qwen3-1.7B"]
-    assert str(Path.home() / "vllm") + ":/models" in server
-    for probe in runs:
+    made = machine.containers()
+    assert len({each.name for each in made}) == len(made)
+    for each in made:
+        assert each.body["Image"] == NAME
+        assert each.host["DeviceRequests"][0]["Count"] == -1
+        assert not each.host.get("RestartPolicy")
+    [server] = filter(is_server, made)
+    (published,) = server.host["PortBindings"]["8000/tcp"]
+    assert published["HostIp"] == "127.0.0.1"
+    assert server.env["HF_TOKEN"] == "hf_secret"
+    assert server.words[0] == "Qwen/Qwen3-1.7B"
+    assert str(Path.home() / "vllm") + ":/models" in server.host["Binds"]
+    for probe in made:
         if probe is not server:
-            assert "HF_TOKEN" not in probe
-            assert "--rm" in probe and "--volume" not in probe
-    assert machine.calls("stop"), "the server is asked to end before it is removed"
+            assert "HF_TOKEN" not in probe.env
+            assert not probe.host.get("Binds")
+    assert f"POST /containers/{server.id}/stop" in machine.docker.calls, "it is asked to end before it is removed"
 
 
 class TestOtherMachines:
@@ -62,7 +62,7 @@ class TestOtherMachines:
 
     def test_no_gpu(self, machine: Machine) -> None:
         self.all_not_run(machine.run(Recorded(commands={})), "no NVIDIA GPU is here")
-        assert not machine.calls()
+        assert not machine.docker.calls
 
     def test_a_driver_that_does_not_answer(self, machine: Machine) -> None:
         host = Recorded({QUERY: Outcome(9, "NVIDIA-SMI has failed")}, {"/proc/driver/nvidia/version": "NVRM version"})
@@ -72,16 +72,12 @@ class TestOtherMachines:
         host = Recorded({QUERY: Outcome(0, "NVIDIA H200, 9.0, 580.159.04\n")})
         self.all_not_run(machine.run(host), "NVIDIA H200 is no GB10: compute capability 9.0, not 12.1")
 
-    def test_no_docker(self, real: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("PATH", str(real.home))
-        self.all_not_run(real.run(), "docker is not installed")
-
-    def test_no_daemon(self, machine: Machine) -> None:
-        machine.write("no daemon", "")
-        self.all_not_run(machine.run(), "docker's daemon does not answer: Cannot connect")
+    def test_no_daemon(self, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{machine.home}/none")
+        self.all_not_run(machine.run(), "docker's daemon does not answer: No such file or directory")
 
     def test_an_image_that_docker_does_not_get(self, machine: Machine) -> None:
-        machine.write("images.json", {NAME: "sha256:" + "3" * 64})
+        machine.docker.images[NAME] = "sha256:" + "3" * 64
         self.all_not_run(machine.run(), "docker does not get the image")
         assert machine.loads == 1, "another image of this name does not do"
 
@@ -95,12 +91,12 @@ class TestOtherMachines:
 
 
 def test_an_image_is_loaded_when_docker_lacks_it(machine: Machine) -> None:
-    machine.write("images.json", {})
+    machine.docker.images.clear()
     image = machine.image()
     machine.write("probes.json", machine.probes)
 
     def load() -> None:
-        machine.write("images.json", {NAME: "sha256:" + "2" * 64})
+        machine.docker.images[NAME] = "sha256:" + "2" * 64
 
     report = run_gpu(
         "sha256:" + "a" * 64,
@@ -171,7 +167,7 @@ def test_one_check_alone_fails_with_the_server(machine: Machine) -> None:
     report = machine.run(only=("serve-answer",))
     assert [result.id for result in report.results] == ["serve-answer"]
     assert by_id(report)["serve-answer"][0] == "fail"
-    assert not [words for words in machine.calls("run") if "--detach" not in words], "no probe was asked for"
+    assert all(map(is_server, machine.containers())), "no probe was asked for"
 
 
 def test_faults_of_a_running_server_are_found_each_by_its_check(machine: Machine) -> None:
@@ -203,10 +199,10 @@ def test_with_its_own_model_only_what_the_recipe_promises_is_asked(machine: Mach
     assert "serve-speculation" not in found
     assert any("serve-speculation does not apply" in note for note in report.notes)
     assert found["serve-models"] == ("fail", "/v1/models has small, not nemotron-omni")
-    [server] = [words for words in machine.calls("run") if "--detach" in words]
-    assert recipe.model.id in server
-    assert "HF_HUB_OFFLINE=1" in server
-    assert str(Path.home() / "media") + ":/media:ro" in server
+    [server] = filter(is_server, machine.containers())
+    assert recipe.model.id in server.words
+    assert server.env["HF_HUB_OFFLINE"] == "1"
+    assert str(Path.home() / "media") + ":/media:ro" in server.host["Binds"]
 
 
 @pytest.mark.parametrize(("output", "status"), [(PERF, "pass"), ("Test NCCL failure", "fail")])
@@ -216,5 +212,5 @@ def test_a_given_nccl_tests_program_is_run_in_the_image(machine: Machine, output
     program = machine.home / "all_reduce_perf"
     program.touch()
     assert by_id(machine.run(nccl_tests=program))["nccl-tests"][0] == status
-    [words] = [words for words in machine.calls("run") if "/opt/builder-program" in words]
-    assert f"{program}:/opt/builder-program:ro" in words
+    [made] = [each for each in machine.containers() if "/opt/builder-program" in each.words]
+    assert f"{program}:/opt/builder-program:ro" in made.host["Binds"]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from typing import Any
 
 import pytest
 
-from tests.unit.smoke.gpu_machine import CHECKS, NAME, PROJECT, TWO_NODES, Machine, by_id
+from tests.unit.smoke.gpu_machine import CHECKS, NAME, PROJECT, TWO_NODES, Machine, by_id, is_server
 from tests.unit.smoke.test_gpu_judge import REDUCED, changed
 
 
@@ -18,17 +17,20 @@ class TestTwoNodes:
         machine.probes["allreduce RANK=1"] = changed(REDUCED, rank=1, **second)
         machine.write("server", "does not start")
 
-    def test_both_ends_reduce_over_the_link(self, real: Machine) -> None:
-        machine = real
+    def test_both_ends_reduce_over_the_link(self, machine: Machine) -> None:
         self.ranks(machine)
         found = by_id(machine.run(checks=[*CHECKS, TWO_NODES], peer="192.168.100.11"))["nccl-two-nodes"]
         assert found == ("pass", "2 ranks, NCCL 2.29.7, bus bandwidth 13.4 GB/s, roce over enp1s0f0np0")
-        here = next(words for words in machine.calls("run") if "WORLD_SIZE=2" in words)
-        there = next(words for words in machine.calls("peer", "run") if "WORLD_SIZE=2" in words)
-        for words, rank, address in ((here, "0", "10"), (there, "1", "11")):
-            assert {f"RANK={rank}", f"VLLM_HOST_IP=192.168.100.{address}", "MASTER_ADDR=192.168.100.10"} <= set(words)
-            assert {"NCCL_IB_HCA=rocep1s0f0", "NCCL_SOCKET_IFNAME=enp1s0f0np0", "/dev/infiniband"} <= set(words)
-        assert machine.calls("peer", "rm"), "the peer's container is removed as well"
+        here = next(each for each in machine.docker.containers if each.env.get("WORLD_SIZE") == "2")
+        there = next(each for each in machine.peer.containers if each.env.get("WORLD_SIZE") == "2")
+        for made, rank, address in ((here, "0", "10"), (there, "1", "11")):
+            assert made.env["RANK"] == rank
+            assert made.env["VLLM_HOST_IP"] == f"192.168.100.{address}"
+            assert made.env["MASTER_ADDR"] == "192.168.100.10"
+            assert made.env["NCCL_IB_HCA"] == "rocep1s0f0"
+            assert made.env["NCCL_SOCKET_IFNAME"] == "enp1s0f0np0"
+            assert made.host["Devices"][0]["PathOnHost"] == "/dev/infiniband"
+            assert made.host["Ulimits"] == [{"Name": "memlock", "Soft": -1, "Hard": -1}]
 
     def test_without_the_layer_a_peer_is_enough(self, machine: Machine) -> None:
         self.ranks(machine)
@@ -70,7 +72,7 @@ class TestTwoNodes:
         self, machine: Machine, images: dict[str, str], status: str, said: str
     ) -> None:
         self.ranks(machine)
-        (machine.home / "peer/images.json").write_text(json.dumps(images))
+        machine.peer.images = images
         found = by_id(machine.run(checks=[*CHECKS, TWO_NODES], peer="192.168.100.11"))["nccl-two-nodes"]
         assert found[0] == status
         assert said in found[1]
@@ -105,11 +107,11 @@ class TestTwoNodes:
         report = machine.run(recipe=recipe, serve="recipe", peer="192.168.100.11", pause=0.0)
         found = by_id(report)
         assert found["serve-health"][0] == found["serve-answer"][0] == found["serve-stop"][0] == "pass"
-        [head] = [words for words in machine.calls("run") if "--detach" in words]
-        [worker] = [words for words in machine.calls("peer", "run") if "--detach" in words]
-        assert "ray start --head" in head[-1] and "VLLM_HOST_IP=192.168.100.10" in head
-        assert "ray start --address=192.168.100.10:6379" in worker[-1] and "VLLM_HOST_IP=192.168.100.11" in worker
-        assert worker[worker.index("--name") + 1] in {words[-1] for words in machine.calls("peer", "rm")}
+        [head] = filter(is_server, machine.docker.containers)
+        [worker] = filter(is_server, machine.peer.containers)
+        assert "ray start --head" in head.words[-1] and head.env["VLLM_HOST_IP"] == "192.168.100.10"
+        assert "ray start --address=192.168.100.10:6379" in worker.words[-1]
+        assert worker.env["VLLM_HOST_IP"] == "192.168.100.11"
 
     def test_its_own_model_needs_a_peer(self, machine: Machine) -> None:
         found = by_id(machine.run(recipe=PROJECT.recipe("minimax-m2.7-dual"), serve="recipe"))
