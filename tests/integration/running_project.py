@@ -8,9 +8,9 @@ from typing import Any
 from builder.store.store import Store
 from tests.integration.sabotage_project import Tools, locked, locked_wheels, project, static
 from tests.support.arm64 import arm64_nccl
+from tests.support.images import SM_121, elf, fatbin
 from tests.support.project import Sample
 from tests.support.wheels import wheel
-from tests.unit.smoke.make import SM_121, elf, fatbin
 
 DEBS = (
     "base-files", "base-passwd", "ca-certificates", "dash", "gcc-14-base", "libc6", "libexpat1", "libffi8", "libgcc-s1",

@@ -19,7 +19,7 @@ from builder.smoke.image.layerstream import LayerStream, member_path
 from builder.smoke.image.opened import LayerBlob, OpenedImage, open_image
 from builder.smoke.plan_checks import checks_of
 from builder.store.store import Store
-from tests.unit.smoke.make import Member, tar
+from tests.support.images import Member, tar
 
 Tree = dict[str, Member]
 

@@ -10,7 +10,7 @@ from builder.digest import Digest
 from builder.smoke.image.opened import LayerBlob
 from tests.integration.sabotage import Broken, Cases
 from tests.integration.sabotage_project import SITE
-from tests.unit.smoke.make import Member, elf, fatbin, folder, link, program
+from tests.support.images import Member, elf, fatbin, folder, link, program
 
 NCCL = "opt/nccl/lib/libnccl.so.2.29.7"
 WHEELS = "wheels-libraries"

@@ -20,10 +20,10 @@ from builder.produce.image import Built, build_image
 from builder.store.store import Store
 from tests.support.debs import PASSWD, deb
 from tests.support.engine import FakeEngine
+from tests.support.images import SM_121, elf, fatbin
 from tests.support.project import ROOT, Sample, hashed, sample, shipped
 from tests.support.tars import File, Link, Members
 from tests.support.wheels import wheel, wheel_name
-from tests.unit.smoke.make import SM_121, elf, fatbin
 
 SITE = "usr/local/lib/python3.13/dist-packages"
 DEBS = (

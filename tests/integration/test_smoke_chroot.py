@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,24 +21,8 @@ from builder.smoke.image.opened import open_image
 from builder.smoke.image.unpack import unpack
 from builder.smoke.structure_file import structure_checks
 from tests.support.arm64 import arm64_program
-from tests.unit.smoke.make import Files, Member, folder, hard, layout, link, program
-
-PROGRAMS = ("sh", "cat", "id", "sleep", "ls", "env", "touch", "hostname")
-
-
-def own_programs() -> dict[str, Member | bytes]:
-    """A root with a few of this machine's programs and the libraries they need."""
-    files: dict[str, Member | bytes] = {"tmp": folder(0o1777), "etc/passwd": b"u:x:1234:5678::/srv/u:/bin/sh\n"}
-    for name in PROGRAMS:
-        path = shutil.which(name)
-        if path is None:
-            pytest.skip(f"{name} is not installed")
-        files[f"usr/bin/{name}"] = program(Path(path).resolve().read_bytes())
-        said = subprocess.run(["ldd", path], capture_output=True, text=True, check=False).stdout
-        for word in said.split():
-            if word.startswith("/"):
-                files[word.lstrip("/")] = program(Path(word).resolve().read_bytes())
-    return files
+from tests.support.images import Files, Member, folder, hard, layout, link, program
+from tests.support.programs import own_programs
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from builder.smoke.cpu import docker as dockerrun
 from builder.smoke.cpu.docker import DockerRunner
 from builder.smoke.cpu.runner import Command, run
 from builder.smoke.image.opened import open_image
-from tests.integration.test_smoke_chroot import own_programs
-from tests.unit.smoke.make import layout
+from tests.support.images import layout
+from tests.support.programs import own_programs
 
 pytestmark = pytest.mark.engine
 

@@ -29,7 +29,7 @@ from tests.integration.running_project import Running, running
 from tests.integration.sabotage import Broken, Case, Cases, Tree, Whole
 from tests.integration.sabotage_project import SITE, build
 from tests.support.arm64 import arm64_nccl
-from tests.unit.smoke.make import SM_121, Member, fatbin
+from tests.support.images import SM_121, Member, fatbin
 
 pytestmark = pytest.mark.qemu
 

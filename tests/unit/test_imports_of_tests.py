@@ -11,7 +11,7 @@ from tests.support.project import ROOT
 TESTS = ROOT / "tests"
 EXCEPT = {"tests/unit/test_rows.py"}
 """It checks that other modules of tests have a case for every row."""
-MOVING = {"tests.unit.smoke.make", "tests.unit.smoke.test_gpu_judge", "tests.integration.test_smoke_chroot"}
+MOVING = {"tests.support.images", "tests.support.gpu_findings", "tests.integration.test_smoke_chroot"}
 """Helpers of smoke tests that are still to move to tests/support."""
 
 

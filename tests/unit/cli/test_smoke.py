@@ -7,8 +7,8 @@ import json
 import pytest
 import yaml
 
+from tests.support.images import layout
 from tests.unit.cli.conftest import Cli, Said
-from tests.unit.smoke.make import layout
 
 TESTS = {
     "schemaVersion": "2.0.0",

@@ -13,7 +13,7 @@ from builder.smoke.html import as_html
 from builder.smoke.report import Report, Result
 from builder.smoke.results import keep_results, read_results, results_folder
 from tests.support.errors import fails
-from tests.unit.smoke.make import layout
+from tests.support.images import layout
 
 DIGEST = Digest("sha256:" + "a" * 64)
 

@@ -22,7 +22,7 @@ from builder.smoke.cpu.runner import Command, run
 from builder.smoke.cpu.select import pick_runner
 from builder.smoke.report import Report, Result
 from tests.support.errors import fails
-from tests.unit.smoke.make import layout
+from tests.support.images import layout
 
 
 class LocalRunner:

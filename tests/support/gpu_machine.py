@@ -20,10 +20,10 @@ from builder.project import Project
 from builder.smoke.gpu.machine import GpuImage, Options
 from builder.smoke.gpu.run import run_gpu
 from builder.smoke.report import Report
+from tests.support import openai_server
 from tests.support.docker_daemon import DockerDaemon, FakeContainer
+from tests.support.gpu_findings import DEVICE, MARLIN, REDUCED, TRITON, changed
 from tests.support.project import ROOT
-from tests.unit.smoke import openai_server
-from tests.unit.smoke.test_gpu_judge import DEVICE, MARLIN, REDUCED, TRITON, changed
 
 PROJECT = Project()
 QUERY = "nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv,noheader"

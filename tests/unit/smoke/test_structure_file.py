@@ -13,7 +13,7 @@ from builder.smoke.image.opened import open_image
 from builder.smoke.report import Report
 from builder.smoke.static.run import run_static
 from builder.smoke.structure_file import pattern, structure_checks
-from tests.unit.smoke.make import Member, folder, layout, link, program
+from tests.support.images import Member, folder, layout, link, program
 
 ENV = ["PATH=/usr/bin", "HOME=/root"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.docker_daemon import docker_daemon
-from tests.unit.smoke.gpu_machine import Machine
+from tests.support.gpu_machine import Machine
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from builder.smoke.image.layerstream import member_path
 from builder.smoke.image.opened import open_image
 from builder.smoke.image.tree import ImageTree, PathNotFound
 from tests.support.errors import fails
-from tests.unit.smoke.make import Files, Member, elf, folder, hard, layout, link, tar
+from tests.support.images import Files, Member, elf, folder, hard, layout, link, tar
 
 
 def tree_of(where: Path, *layers: Files | bytes, keep: tuple[str, ...] = (), how: str = "zstd") -> ImageTree:

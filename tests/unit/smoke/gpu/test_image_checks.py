@@ -12,7 +12,7 @@ from builder.smoke.check import bind_check
 from builder.smoke.gpu.run import defaults
 from builder.smoke.gpu.small import small
 from tests.support.errors import fails
-from tests.unit.smoke.gpu_machine import PROJECT
+from tests.support.gpu_machine import PROJECT
 
 
 class TestKinds:

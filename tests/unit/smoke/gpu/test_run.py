@@ -13,8 +13,8 @@ from builder.smoke.check import CheckNotRun
 from builder.smoke.gpu.machine import Options, require_spark
 from builder.smoke.gpu.run import run_gpu
 from builder.smoke.report import Report
-from tests.unit.smoke.gpu_machine import CHECKS, DRIVER, IDS, NAME, PROJECT, QUERY, Machine, Recorded, by_id, is_server
-from tests.unit.smoke.test_gpu_judge import PERF, REDUCED, changed
+from tests.support.gpu_findings import PERF, REDUCED, changed
+from tests.support.gpu_machine import CHECKS, DRIVER, IDS, NAME, PROJECT, QUERY, Machine, Recorded, by_id, is_server
 
 
 def test_a_healthy_image_passes_everything(machine: Machine) -> None:

@@ -19,7 +19,7 @@ from builder.smoke.image.remote import built_layers, fetch_image, remote_image
 from builder.smoke.static.run import check_image
 from builder.store.store import Store
 from tests.support.http_registry import Answer, Request, Server, client, serving
-from tests.unit.smoke.make import SM_121, elf, fatbin, layout, link
+from tests.support.images import SM_121, elf, fatbin, layout, link
 
 BASE = {"usr/lib/big": bytes(range(256)) * 3000, "usr/lib/libx.so": elf(), "bin": link("usr/bin")}
 NCCL = {"opt/nccl/lib/libnccl.so.2": elf(gpu=fatbin(SM_121))}

@@ -21,7 +21,7 @@ from builder.smoke.report import Report, Result
 from builder.smoke.results import keep_results, read_results
 from builder.smoke.static.run import run_static
 from tests.support.errors import fails
-from tests.unit.smoke.make import Member, hard, layout, link
+from tests.support.images import Member, hard, layout, link
 
 PLATFORM = {"architecture": "arm64", "os": "linux"}
 DIGEST = Digest("sha256:" + "a" * 64)

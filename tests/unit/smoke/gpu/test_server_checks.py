@@ -17,7 +17,7 @@ from builder.smoke.gpu import server_checks
 from builder.smoke.gpu.client import Client, counters
 from builder.smoke.gpu.server import Serving, gpu_processes, wait
 from builder.smoke.gpu.small import small
-from tests.unit.smoke.openai_server import START, serving
+from tests.support.openai_server import START, serving
 
 RECIPE = small(Project().recipe("nemotron-omni"))
 QUESTION = {"question": "What is 12*17?", "expect": "204", "max_tokens": 4096}

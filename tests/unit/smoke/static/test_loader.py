@@ -9,7 +9,7 @@ import pytest
 from builder.smoke.image.opened import open_image
 from builder.smoke.image.tree import ImageTree, PathNotFound
 from builder.smoke.static.loader import LibraryMatch, Loader
-from tests.unit.smoke.make import Files, elf, layout, ld_cache, link
+from tests.support.images import Files, elf, layout, ld_cache, link
 
 LIB = elf()
 

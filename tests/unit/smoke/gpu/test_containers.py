@@ -16,8 +16,8 @@ from builder.smoke.check import CheckFailed
 from builder.smoke.gpu import probe as gpu_probe
 from builder.smoke.gpu.docker import Docker, Done
 from builder.smoke.report import Report
+from tests.support.gpu_machine import Machine, by_id, served
 from tests.support.project import ROOT
-from tests.unit.smoke.gpu_machine import Machine, by_id, served
 
 
 class TestInterruption:
@@ -27,7 +27,7 @@ class TestInterruption:
 import sys
 sys.path.insert(0, {root!r})
 from builder.__main__ import handle_sigterm
-from tests.unit.smoke.gpu_machine import TWO_NODES, Machine
+from tests.support.gpu_machine import TWO_NODES, Machine
 from fnmatch import fnmatch
 from pathlib import Path
 machine = Machine.__new__(Machine)

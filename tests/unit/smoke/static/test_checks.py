@@ -14,7 +14,7 @@ from builder.smoke.report import Report
 from builder.smoke.static.run import ALWAYS as EVERY
 from builder.smoke.static.run import run_static
 from tests.support.errors import fails
-from tests.unit.smoke.make import SITE, SM_121, Files, Member, elf, fatbin, folder, gb10, layout, link, program, tar
+from tests.support.images import SITE, SM_121, Files, Member, elf, fatbin, folder, gb10, layout, link, program, tar
 
 SETTINGS = {
     "Env": ["PATH=/usr/bin", "VLLM_MARLIN_USE_ATOMIC_ADD=1"],

@@ -8,7 +8,7 @@ import pytest
 
 from builder.smoke.elf.fatbin import inventory
 from builder.smoke.elf.object import machine_name, machine_of, read_dynamic, reader
-from tests.unit.smoke.make import elf, fatbin
+from tests.support.images import elf, fatbin
 
 
 def test_dynamic_section() -> None:

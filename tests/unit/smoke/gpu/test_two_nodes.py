@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.smoke.gpu_machine import CHECKS, NAME, PROJECT, TWO_NODES, Machine, by_id, is_server
-from tests.unit.smoke.test_gpu_judge import REDUCED, changed
+from tests.support.gpu_findings import REDUCED, changed
+from tests.support.gpu_machine import CHECKS, NAME, PROJECT, TWO_NODES, Machine, by_id, is_server
 
 
 class TestTwoNodes:
