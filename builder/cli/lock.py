@@ -11,10 +11,10 @@ from builder.cli.options import JsonOption
 from builder.cli.output import print_json, print_table, say
 from builder.digest import Digest, is_digest
 from builder.errors import UsageError
-from builder.lock.findings import Change, raise_for
-from builder.lock.refresh import Refreshed, refresh
-from builder.lock.selection import Chosen, Lock
-from builder.lock.verify import local_problems, remote_problems
+from builder.lock.findings import Change, LockReport, raise_for
+from builder.lock.refresh import refresh
+from builder.lock.selection import LockContext
+from builder.lock.verify import verify
 from builder.project import Project
 
 
@@ -48,29 +48,29 @@ def lock(
         raise UsageError("--check excludes --update and --keep-going", id="lock-options-conflict")
     if remote and not check:
         raise UsageError("--remote needs --check", id="lock-remote-without-check", next="builder lock --check --remote")
-    whole = Lock(Project(), writing=not check)
-    chosen = whole.choose(names or ())
+    context = LockContext(
+        Project(), names or (), writing=not check, update=update, keep_going=keep_going, remote=remote, say=say
+    )
     if check:
-        _check(whole, chosen, remote, json_)
+        _check(context, json_)
     else:
-        _refresh(whole, chosen, update, keep_going, json_)
+        _refresh(context, json_)
 
 
-def _check(lock: Lock, chosen: Chosen, remote: bool, json_: bool) -> None:
-    problems = local_problems(lock, chosen, say)
+def _check(context: LockContext, json_: bool) -> None:
+    problems = verify(context)
     what = "locked entries do not match their requests"
-    if remote:
-        problems += remote_problems(lock, chosen, say)
+    if context.remote:
         what = "locked entries do not match their requests, are gone or cannot be reached"
     if json_:
         print_json([asdict(problem) for problem in problems])
     raise_for(problems, f"{len({problem.name for problem in problems})} {what}")
 
 
-def _refresh(lock: Lock, chosen: Chosen, update: bool, keep_going: bool, json_: bool) -> None:
-    done = Refreshed()
+def _refresh(context: LockContext, json_: bool) -> None:
+    done = LockReport()
     try:
-        refresh(lock, chosen, update=update, keep_going=keep_going, say=say, done=done)
+        refresh(context, done)
     except BaseException:
         # These changes are in the files already.
         if done.changes or (json_ and done.failed):
@@ -82,7 +82,7 @@ def _refresh(lock: Lock, chosen: Chosen, update: bool, keep_going: bool, json_: 
     raise_for(done.failed, f"{len(done.failed)} entries could not be resolved and stay unchanged")
 
 
-def _print(done: Refreshed, json_: bool) -> None:
+def _print(done: LockReport, json_: bool) -> None:
     if json_:
         changes = [asdict(change) for change in done.changes]
         print_json({"changes": changes, "failed": [asdict(problem) for problem in done.failed]})

@@ -1,1 +1,1 @@
-"""Reading, resolving, comparing and writing the lock."""
+"""`builder lock`: resolves, compares and writes pins of bases, packages, wheels and sources."""

@@ -1,4 +1,4 @@
-"""Whether what is pinned can still be had: registries are asked for bases, mirrors for sources. Nothing is kept."""
+"""Whether pinned bases and locked sources are still available: asks registries and mirrors, downloads nothing."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from builder.digest import Digest
-from builder.errors import BuilderError, NetworkError, PinError
-from builder.inputs.candidates import Candidate, Hosts, candidates, file_address, machine_hosts
-from builder.inputs.mirrors import redact
+from builder.errors import BuilderError, ExitCode, NetworkError, PinError
+from builder.inputs.candidates import Candidate, Hosts, candidates, failure_lines, file_address, machine_hosts
+from builder.inputs.fetch import new_session
 from builder.inputs.transfer import TIMEOUT, Reason, TransferError, check_size, check_status, transfer_errors
 from builder.lock.findings import Problem, problem
+from builder.mirror.basefetch import index_pin_error
 from builder.model.base import Base
 from builder.model.inputs import Input
 from builder.model.reference import Reference
@@ -22,19 +23,21 @@ PLATFORM = "linux/arm64"
 
 
 @dataclass(frozen=True)
-class Looked:
-    """problems: what is gone or cannot be reached. warnings: mirrors that are lost while another one still serves."""
+class Availability:
+    """count: how many requests were made. problems: entries that are gone or unreachable. warnings: failing mirrors of
+    sources that another mirror still serves.
+    """
 
     count: int
     problems: tuple[Problem, ...]
     warnings: tuple[str, ...] = ()
 
 
-def check_bases(bases: Sequence[Base], registry: Registry | None = None) -> Looked:
-    """Ask the registries, or their configured mirrors, for the pinned index and manifest of every base, at once.
+def check_bases(bases: Sequence[Base], registry: Registry | None = None) -> Availability:
+    """Request the pinned index and manifest of every base from its registry or the registry's mirrors, in parallel.
 
-    Of the index only its presence is asked. The manifest and the config it names are read, a few kilobytes: their bytes
-    must hash to the pin, and the config must say linux/arm64.
+    Only the presence of the index is checked. The manifest and its config are read, a few kilobytes: they must match
+    their digests, and the config must name linux/arm64.
     """
     client = registry or Registry()
     asked = [
@@ -45,8 +48,8 @@ def check_bases(bases: Sequence[Base], registry: Registry | None = None) -> Look
         if digest is not None
     ]
 
-    def ask(one: tuple[Base, str, Digest]) -> None:
-        base, key, digest = one
+    def ask(request: tuple[Base, str, Digest]) -> None:
+        base, key, digest = request
         assert base.pin is not None
         reference = Reference.parse(base.pin.image).at(digest)
         if key == "index":
@@ -54,50 +57,50 @@ def check_bases(bases: Sequence[Base], registry: Registry | None = None) -> Look
             return
         found = client.manifest(reference)
         if found.is_index:
-            raise PinError("the pin is an index, not one platform's image", where=str(reference))
+            raise index_pin_error(reference, base.name)
         check_platform(client.config(reference, found), PLATFORM, str(reference))
 
     problems = []
     for (base, key, _), error in zip(asked, each(ask, asked, BuilderError), strict=True):
         if isinstance(error, BuilderError):
             row = problem("base", base.name, error)
-            served = isinstance(error, NetworkError | MismatchError)  # no new pin mends what serves it
-            mend = row.next if served else f"builder lock --update {base.name}"
-            problems.append(Problem("base", base.name, f"{key}: {row.what}", mend, row.code))
-    return Looked(len(asked), tuple(problems))
+            # A new pin does not solve a fault of the registry.
+            is_server_fault = isinstance(error, NetworkError | MismatchError)
+            advice = row.next if is_server_fault else f"builder lock --update {base.name}"
+            problems.append(Problem("base", base.name, f"{key}: {row.what}", advice, row.code))
+    return Availability(len(asked), tuple(problems))
 
 
-def check_sources(inputs: Sequence[Input], hosts: Hosts | None = None) -> Looked:
-    """Ask every mirror of the source archives whether it has them, in the locked size; nothing is downloaded.
+def check_sources(inputs: Sequence[Input], hosts: Hosts | None = None) -> Availability:
+    """Ask every mirror of each source whether it has the archive in the locked size; nothing is downloaded.
 
-    A source is a problem when no mirror has it: gone (PinError's code) when all say so or serve something else, out of
-    reach (NetworkError's) when one of them does not answer.
+    A source is a problem when no mirror has it: with the exit code of PinError when every mirror says that the file is
+    gone or has another file, with that of NetworkError when one of them does not answer.
     """
     known = hosts or machine_hosts({"source"})
-    asked = [(item, mirror) for item in inputs for mirror in _mirrors(item, known)]
-    answers = each(lambda one: _ask(*one), asked, BuilderError)
+    asked = [(item, mirror) for item in inputs for mirror in _known_candidates(item, known)]
+    answers = each(lambda pair: _ask(*pair), asked, BuilderError)
     problems, warnings = [], []
     for item in inputs:
-        failures = {}
-        there = False
-        for (other, mirror), failed in zip(asked, answers, strict=True):
-            if other is item:
-                there |= failed is None
-                if isinstance(failed, TransferError):
-                    failures[f"{mirror.kind} {redact(mirror.address)}"] = failed
-        told = "; ".join(f"{place}: {failed.detail}" for place, failed in failures.items())
-        if there:
-            warnings += [f"{item.name}: {told}"] if told else []
+        answers_of = {mirror: answer for (other, mirror), answer in zip(asked, answers, strict=True) if other is item}
+        failures = {mirror: answer for mirror, answer in answers_of.items() if isinstance(answer, TransferError)}
+        details = failure_lines(failures)
+        if len(failures) < len(answers_of):
+            warnings += [f"{item.name}: {details}"] if details else []
             continue
-        lost = all(failed.reason in (Reason.GONE, Reason.WRONG) for failed in failures.values())
-        error = PinError if lost and failures else NetworkError
-        mend = "builder lock --update " + item.name.replace(" ", "/") if lost else "check the network and try again"
-        text = f"no mirror has {item.file}: {told or 'none is known on this machine'}"
-        problems.append(problem("sources", item.name.replace(" ", "/"), error(text, next=mend)))
-    return Looked(len(asked), tuple(problems), tuple(warnings))
+        problems.append(_source_problem(item, failures, details))
+    return Availability(len(asked), tuple(problems), tuple(warnings))
 
 
-def _mirrors(item: Input, hosts: Hosts) -> list[Candidate]:
+def _source_problem(item: Input, failures: dict[Candidate, TransferError], details: str) -> Problem:
+    name = item.name.replace(" ", "/")
+    what = f"no mirror has {item.file}: {details or 'this machine knows none'}"
+    gone = all(error.reason in (Reason.GONE, Reason.WRONG) for error in failures.values())
+    advice = f"builder lock --update {name}" if gone else "check the network and try again"
+    return Problem("sources", name, what, advice, ExitCode.PIN if gone and failures else ExitCode.NETWORK)
+
+
+def _known_candidates(item: Input, hosts: Hosts) -> list[Candidate]:
     try:
         return candidates(item, hosts)
     except PinError:
@@ -105,18 +108,16 @@ def _mirrors(item: Input, hosts: Hosts) -> list[Candidate]:
 
 
 def _ask(item: Input, mirror: Candidate) -> TransferError | None:
-    from builder.inputs.fetch import new_session
-
     try:
         with new_session() as session, transfer_errors():
             address = file_address(session, mirror, item)
             headers = {"Accept-Encoding": "identity"}
-            # Not HEAD: archives that GitHub makes on demand have no length then, and some servers refuse it.
+            # Not HEAD: GitHub then sends no length for an archive created on demand, and some servers refuse it.
             with session.get(address, stream=True, headers=headers, timeout=TIMEOUT) as response:
                 check_status(response)
                 length = response.headers.get("Content-Length", "")
                 if length.isdigit():
                     check_size(int(length), item)
-    except TransferError as failed:
-        return failed
+    except TransferError as error:
+        return error
     return None

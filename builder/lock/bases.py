@@ -1,4 +1,4 @@
-"""Pins bases: asks their registries what their tags are today, and writes the digests into their files."""
+"""Pins bases: resolves their tags at their registries and edits the digests into the text of their files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLATFORM = "linux/arm64"
 
 @dataclass(frozen=True)
 class Pinned:
-    """A base that was looked up. file: where it is written to; text: its new content, None when nothing changed."""
+    """A base that was looked up. file: the file to write; text: its new content, None when nothing changed."""
 
     name: str
     file: Path
@@ -32,11 +32,11 @@ class Pinned:
 def look_up(
     bases: Sequence[tuple[Base, Path]], root: Path, registry: Registry | None = None
 ) -> list[Pinned | BuilderError]:
-    """What the tags of `bases` (each with the file it was read from) are today; in their order, nothing is written.
+    """Resolve the tags of `bases` (each with the file it was read from), in order; nothing is written.
 
-    root: the project that is written to; a base that comes from another one will get a file of its own there. A base
-    that cannot be pinned is an error in the result, naming the base: PinError when its registry has no image for
-    linux/arm64 under that tag or one that is not what it says, NetworkError when it does not answer or refuses.
+    root: the project that is written to; a base of another project gets a file of its own there. A base that cannot be
+    pinned is an error in the result that names the base: PinError when its registry has no image for linux/arm64 under
+    the tag or the image does not match its digest, NetworkError when the registry does not answer or refuses.
     """
     client = registry or Registry()
     today = datetime.now(UTC).strftime("%Y-%m-%d")
@@ -44,10 +44,10 @@ def look_up(
 
 
 def resolve_pin(base: Base, registry: Registry, today: str) -> Pin:
-    """The pin that the base's tag stands for today; the same value when it still stands for the same digests.
+    """The pin that the base's tag resolves to; the pin of `base` itself when the digests are the same.
 
-    The digests of the index (None without one) and of the linux/arm64 manifest in it, whose config must name that
-    platform too. The registry is then the evidence. today: YYYY-MM-DD. Raises PinError and NetworkError.
+    It holds the digests of the index (None without one) and of its linux/arm64 manifest, whose config must name that
+    platform too. The pin's evidence names the registry and the date. today: YYYY-MM-DD. Raises PinError, NetworkError.
     """
     assert base.pin is not None
     reference = Reference.parse(base.pin.image)
@@ -65,14 +65,11 @@ def _look_up(base: Base, path: Path, root: Path, registry: Registry, today: str)
     assert base.pin is not None
     try:
         pin = resolve_pin(base, registry, today)
-    except MismatchError as error:
-        raise PinError(f"{base.name}: {error.what}", where=error.where, cause=error.cause, next=error.next) from None
-    except PinError as error:
-        mend = f"correct pin.image in recipes/bases/{path.name}"
-        raise PinError(f"{base.name}: {error.what}", where=error.where, cause=error.cause, next=mend) from None
-    except NetworkError as error:
-        what = f"{base.name}: {error.what}"
-        raise NetworkError(what, where=error.where, cause=error.cause, next=error.next) from None
+    except (PinError, NetworkError) as error:
+        # A digest mismatch is the registry's fault: another pin does not solve it.
+        is_wrong_image = isinstance(error, PinError) and not isinstance(error, MismatchError)
+        advice = f"correct pin.image in recipes/bases/{path.name}" if is_wrong_image else error.next
+        raise error.replaced(what=f"{base.name}: {error.what}", next=advice) from None
     changes = tuple(
         Change("base", base.name, key, old, new)
         for key in ("index", "manifest")
@@ -81,8 +78,8 @@ def _look_up(base: Base, path: Path, root: Path, registry: Registry, today: str)
     if pin == base.pin:
         return Pinned(base.name, target, None, ())
     try:
-        # Bytes: a file keeps its line ends.
+        # Read as bytes, so that the file keeps its line ends.
         text = path.read_bytes().decode("utf-8")
     except OSError as error:
-        raise InvalidError(f"cannot read: {error.strerror}", where=str(path)) from None
+        raise InvalidError(f"cannot read: {error.strerror}", id="base-file-unreadable", where=str(path)) from None
     return Pinned(base.name, target, with_pin(text, pin, str(path)), changes)

@@ -1,4 +1,4 @@
-"""Whether the lock has everything that recipes, layers and bases take from it. No network."""
+"""Whether the lock has every entry that recipes, layers and bases need. No network."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from builder.project import Project
 
 
 def unmet(project: Project) -> list[Problem]:
-    """What a recipe, in any of its profiles and on any base it can be built on, needs of the lock and does not find.
+    """The lock entries that a recipe needs and the lock lacks, in any profile and on any base that the recipe allows.
 
-    Only the recipes of the project itself, not those that the package brings beside it. Layers have their default
-    parameters and the recipe's. Bases that are not pinned count like others here. Raises InvalidError for a recipe,
-    base or layer that is not valid.
+    Only recipes of the project itself, not those of the installed package. Layers have the recipe's parameters and
+    their defaults. Unpinned bases count too. Raises InvalidError for a recipe, base or layer that is not valid.
     """
     problems: dict[str, Problem] = {}
     done: set[str] = set()
@@ -47,7 +46,7 @@ def unmet(project: Project) -> list[Problem]:
 def _check(project: Project, base: Base, recipe: Recipe, done: set[str]) -> None:
     uses = uses_of(project, base, recipe, {})
     for use in uses:
-        # The same layer with the same parameters on the same base takes the same, whatever the recipe.
+        # The same layer with the same parameters on the same base needs the same entries in every recipe.
         key = json.dumps([base.name, use.id, use.params], default=str)
         if key not in done:
             locked_inputs(project, use, base, recipe, uses)

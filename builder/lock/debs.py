@@ -1,4 +1,4 @@
-"""Resolves a set of Debian packages with apt itself, in a folder of its own: the host's packages play no part."""
+"""Resolves Debian packages with apt, in a folder of its own: the packages of this machine have no effect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from builder.inputs.mirrors import deb822, redact, without_logins
 from builder.model.lock import Deb, DebRequest
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-"""Where the package debian-archive-keyring (Debian, Ubuntu) puts the archive's keys."""
+"""The archive's keys, from the package debian-archive-keyring of Debian and Ubuntu."""
 
 _CONFIG = """\
 Dir::Etc "{folder}/etc";
@@ -35,27 +35,33 @@ Acquire::Retries "1";
 
 
 def resolve_debs(request: DebRequest, roots: Sequence[str], *, keyring: Path = KEYRING) -> tuple[Deb, ...]:
-    """What apt would install of `request` on an empty system, without recommended packages, sorted by name.
+    """The packages that apt would install for `request` on an empty system, without recommended ones, sorted by name.
 
-    roots: addresses of archives, the first that answers is used. Raises UsageError without apt or keyring, PinError
+    roots: addresses of archives; the first that answers is used. Raises UsageError without apt or keyring, PinError
     when no root is known or apt cannot satisfy the request, NetworkError when no root answers.
     """
     what = f"{request.suite} {request.architecture}"
     if not roots:
-        raise PinError(f"no mirror of the Debian archive is known for {what}", next="set BUILDER_DEB_MIRROR")
+        raise PinError(
+            f"this machine knows no mirror of the Debian archive for {what}",
+            id="deb-mirror-unknown",
+            next="set BUILDER_DEB_MIRROR",
+        )
     if not keyring.exists():
-        raise UsageError(f"{keyring} is missing", next="install the package debian-archive-keyring")
-    reasons = []
+        raise UsageError(
+            f"{keyring} is missing", id="deb-keyring-missing", next="install the package debian-archive-keyring"
+        )
+    failures = []
     for root in roots:
         with tempfile.TemporaryDirectory(prefix="builder-apt-") as name:
             folder = Path(name)
             _prepare(folder, request, root, keyring)
             update = _apt(folder, "apt-get", "-qq", "-o", "APT::Update::Error-Mode=any", "update")
             if update.returncode:
-                reasons.append(f"{redact(root)}: {_last_line(update.stderr)}")
+                failures.append(f"{redact(root)}: {_last_line(update.stderr)}")
                 continue
             return _resolve(folder, request)
-    raise NetworkError(f"cannot read the package lists of {what}", cause="; ".join(reasons))
+    raise NetworkError(f"cannot read the package lists of {what}", id="deb-lists-unreadable", cause="; ".join(failures))
 
 
 def _prepare(folder: Path, request: DebRequest, root: str, keyring: Path) -> None:
@@ -73,6 +79,7 @@ def _resolve(folder: Path, request: DebRequest) -> tuple[Deb, ...]:
     if result.returncode:
         raise PinError(
             f"apt cannot satisfy the request for {request.suite} {request.architecture}",
+            id="deb-request-unsatisfiable",
             cause=_last_line(result.stderr),
             next="correct the packages in recipes/locks/requests.yaml",
         )
@@ -82,16 +89,20 @@ def _resolve(folder: Path, request: DebRequest) -> tuple[Deb, ...]:
 
 
 def parse_uris(text: str) -> list[tuple[str, str]]:
-    """(package, version) of each line that `apt-get --print-uris` printed: `'URL' NAME_VERSION_ARCH.deb SIZE HASH`."""
+    """(package, version) of each line of `apt-get --print-uris`: `'URL' NAME_VERSION_ARCH.deb SIZE HASH`."""
     files = re.findall(r"^'[^']+' (\S+)\.deb \d+", text, re.MULTILINE)
     return [(parts[0], unquote(parts[1])) for parts in (file.split("_") for file in files)]
 
 
 def debs_of(stanzas: str, wanted: Sequence[tuple[str, str]]) -> tuple[Deb, ...]:
-    """Lock entries of the `wanted` (package, version) from `apt-cache show`, sorted. Raises PinError if one lacks."""
+    """The entries of the `wanted` (package, version) in `apt-cache show`, sorted. Raises PinError if any is missing."""
     found = {(fields.get("Package", ""), fields.get("Version", "")): fields for fields in deb822(stanzas)}
     if missing := [name for name, version in wanted if (name, version) not in found]:
-        raise PinError(f"apt does not describe {', '.join(missing)}", cause="the package lists are inconsistent")
+        raise PinError(
+            f"apt does not describe {', '.join(missing)}",
+            id="deb-undescribed",
+            cause="the package lists are inconsistent",
+        )
     return tuple(
         Deb.model_validate(
             {
@@ -112,7 +123,9 @@ def _apt(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        raise UsageError(f"{command[0]} is missing", next="lock Debian packages on Debian or Ubuntu") from None
+        raise UsageError(
+            f"{command[0]} is missing", id="apt-missing", next="lock Debian packages on Debian or Ubuntu"
+        ) from None
 
 
 def _last_line(text: str) -> str:

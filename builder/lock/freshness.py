@@ -1,4 +1,4 @@
-"""Whether the lock is what was asked for: a comparison of files, without network."""
+"""Compares the lock with requests.yaml: missing, stale, edited or unrequested sections and sources. No network."""
 
 from __future__ import annotations
 
@@ -7,19 +7,27 @@ from pathlib import Path
 
 from builder.errors import InvalidError
 from builder.lock.findings import Kind, Problem
-from builder.lock.seal import CHANGED, held, is_whole
+from builder.lock.seal import CHANGED, is_sealed, sealed, versions_digest
 from builder.model.lock import DebLock, DebRequest, LockRequests, LockSection, SourceLock, WheelLock, WheelRequest
 from builder.model.lockfile import load_requests, load_section
 
 REQUESTS = "requests.yaml"
+SECTION = "sources"
+"""The section of all sources."""
+
+NO_SOURCES = sealed(SourceLock(name=SECTION, locked="1970-01-01T00:00:00Z", sources=()))
+UNREQUESTED = "is locked, but no longer requested"
+
+SourceKey = tuple[str, str]
+"""Name and version of a source."""
 
 
 def check(locks: Path) -> list[Problem]:
-    """What is wrong with the sections in the folder `locks`, by section name; empty when all is as requested.
+    """The problems of the sections in the folder `locks`, by section name; empty when all match their requests.
 
-    Every section that `requests.yaml` names must be there, have been resolved from exactly that request and beside what
-    the sections that it leaves out hold now, and not have been changed since. Raises InvalidError when `requests.yaml`
-    itself is not valid.
+    Every section that `requests.yaml` names must exist, be resolved from exactly that request and beside the current
+    contents of the sections that it leaves out, and be unchanged since. Raises InvalidError when `requests.yaml` itself
+    is not valid.
     """
     requests = load_requests(locks / REQUESTS)
     there: dict[str, LockSection | InvalidError] = {}
@@ -32,25 +40,25 @@ def check(locks: Path) -> list[Problem]:
     for name, request in requested(requests).items():
         kind: Kind = "debs" if isinstance(request, DebRequest) else "wheels"
         section = there.get(name)
-        mend = f"builder lock {name}"
+        command = f"builder lock {name}"
         if section is None:
-            problems.append(Problem(kind, name, "is not locked yet", mend))
+            problems.append(Problem(kind, name, "is not locked yet", command))
         elif isinstance(section, InvalidError):
             problems.append(Problem(kind, name, str(section), f"builder lock --update {name}"))
         elif what := stale(section, request, there):
-            problems.append(Problem(kind, name, what, mend))
+            problems.append(Problem(kind, name, what, command))
         else:
             for other in request.without if isinstance(request, WheelRequest) else ():
                 if what := _overlap(section, there.get(other), other):
                     problems.append(Problem(kind, name, what, f"builder lock --update {name}"))
     for name in sorted(there.keys() - requested(requests).keys()):
         problems += _unrequested(name, there[name])
-    problems += _sources(requests, there.get("sources"))
+    problems += _sources(requests, there.get(SECTION))
     return sorted(problems, key=lambda problem: problem.name)
 
 
 def requested(requests: LockRequests) -> dict[str, DebRequest | WheelRequest]:
-    """All requests by section name, those first that others build upon; the sources have no section each."""
+    """All requests by section name, each after the sections that it leaves out; sources have no section each."""
     wheels = dict(sorted(requests.wheels.items(), key=lambda item: len(item[1].without) > 0))
     return {**requests.debs, **wheels}
 
@@ -58,27 +66,27 @@ def requested(requests: LockRequests) -> dict[str, DebRequest | WheelRequest]:
 def stale(
     section: LockSection, request: DebRequest | WheelRequest, others: Mapping[str, LockSection | InvalidError | None]
 ) -> str | None:
-    """Why `section` is not the answer to `request`, or None. others: the sections that there are, by name."""
+    """Why `section` does not answer `request`, or None. others: the existing sections, by name."""
     if not isinstance(section, DebLock | WheelLock) or type(section.request) is not type(request):
-        return f"holds {section.kind}, not what was requested"
+        return f"holds {section.kind}, which is not what is requested"
     changed = [name for name in type(request).model_fields if getattr(section.request, name) != getattr(request, name)]
     if changed:
         return f"was resolved from another request: {', '.join(changed)} changed"
-    if not is_whole(section):
+    if not is_sealed(section):
         return f"{section.name}.json {CHANGED}"
     if isinstance(section, WheelLock):
         for name in section.request.without:
             other = others.get(name)
-            if isinstance(other, WheelLock) and section.beside.get(name) != held(other):
+            if isinstance(other, WheelLock) and section.beside.get(name) != versions_digest(other):
                 return f"was resolved beside another {name} than there is now"
     return None
 
 
-def _overlap(section: LockSection, base: LockSection | InvalidError | None, name: str) -> str | None:
-    """A section with `without` leaves out what the other one has: a wheel in both means that the other one changed."""
-    if not isinstance(section, WheelLock) or not isinstance(base, WheelLock):
+def _overlap(section: LockSection, other: LockSection | InvalidError | None, name: str) -> str | None:
+    """A section leaves out the wheels of the section `name`: a wheel in both means that the other one changed."""
+    if not isinstance(section, WheelLock) or not isinstance(other, WheelLock):
         return None
-    both = sorted({wheel.name for wheel in base.wheels} & {wheel.name for wheel in section.wheels})
+    both = sorted({wheel.name for wheel in other.wheels} & {wheel.name for wheel in section.wheels})
     return f"holds {', '.join(both)}, which {name} has too" if both else None
 
 
@@ -87,17 +95,55 @@ def _unrequested(name: str, section: LockSection | InvalidError) -> list[Problem
         return [Problem("section", name, str(section), f"correct or remove {name}.json")]
     if section.kind == "sources":
         return []
-    return [Problem(section.kind, name, f"{REQUESTS} does not ask for it", f"add it there or remove {name}.json")]
+    return [Problem(section.kind, name, f"{REQUESTS} does not request it", f"add it there or remove {name}.json")]
 
 
 def _sources(requests: LockRequests, section: LockSection | InvalidError | None) -> list[Problem]:
-    from builder.lock.sourcelist import GONE, NOTHING, stale_sources
-
     if isinstance(section, InvalidError):
-        return []  # told already
-    locked = section if isinstance(section, SourceLock) else NOTHING
+        return []  # `_unrequested` reports it.
+    locked = section if isinstance(section, SourceLock) else NO_SOURCES
     problems = []
     for (name, version), what in stale_sources(requests, locked).items():
-        mend = f"builder lock --update {name}" if what == GONE else f"builder lock {name}/{version}"
-        problems.append(Problem("sources", f"{name}/{version}", what, mend))
+        command = f"builder lock --update {name}" if what == UNREQUESTED else f"builder lock {name}/{version}"
+        problems.append(Problem("sources", f"{name}/{version}", what, command))
     return problems
+
+
+def locked_sources(locks: Path) -> SourceLock:
+    """The section of sources; an empty one when there is none. Raises InvalidError."""
+    path = locks / f"{SECTION}.json"
+    if not path.exists():
+        return NO_SOURCES
+    section = load_section(path)
+    if not isinstance(section, SourceLock):
+        raise InvalidError(f"holds {section.kind}, not sources", id="lock-section-not-sources", where=str(path))
+    return section
+
+
+def stale_sources(requests: LockRequests, section: SourceLock) -> dict[SourceKey, str]:
+    """Why a requested source is not locked as requested, or a locked one is not requested, by name and version.
+
+    When the section was changed since it was sealed, every source in it is stale. Sources that no request names are
+    pinned by hand and not compared.
+    """
+    there = {(source.name, source.version): source for source in section.sources}
+    intact = is_sealed(section)
+    found: dict[SourceKey, str] = {}
+    for name, request in requests.sources.items():
+        for version in request.versions:
+            source = there.get((name, version))
+            if source is None:
+                found[name, version] = "is not locked yet"
+            elif (source.file, source.mirrors) != (archive_name(name, version), request.mirrors_of(version)):
+                found[name, version] = "was locked from another request: its mirrors changed"
+            elif not intact:
+                found[name, version] = f"sources.json {CHANGED}"
+    for name, version in there:
+        if name in requests.sources and version not in requests.sources[name].versions:
+            found[name, version] = UNREQUESTED
+    return found
+
+
+def archive_name(name: str, version: str) -> str:
+    """The file name of a source's archive."""
+    return f"{name}-{version}.tar.gz"

@@ -1,17 +1,23 @@
-"""Asks a git repository what a tag is."""
+"""Git: the commit and tree of a tag in a repository, and the tree that a source archive holds."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import subprocess
+import tarfile
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from builder.errors import NetworkError, PinError, UsageError
+from builder.errors import InvalidError, NetworkError, PinError, UsageError
 from builder.inputs.mirrors import redact, without_logins
 
 _SECONDS = 900
+_FILE_LIMIT = 1 << 30
+"""Bytes of one file in an archive."""
+_DEPTH = 200
 _LOCAL = (
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -22,30 +28,30 @@ _LOCAL = (
     "GIT_NAMESPACE",
     "GIT_PREFIX",
 )
-"""What a surrounding git (a hook) says about its own repository."""
+"""Variables that a surrounding git (a hook) sets for its own repository."""
 
 _GONE = ("couldn't find remote ref", "not found", "does not exist", "does not appear to be a git repository")
 
 
 def read_tag(address: str, tag: str) -> tuple[str, str]:
-    """The commit that a tag names, an annotated one followed, and the id of its tree.
+    """The commit that a tag names (an annotated tag is followed), and the id of its tree.
 
-    address: what git fetches from. Raises UsageError without git, PinError when there is no such repository or tag, or
-    it names no commit, NetworkError when the repository does not answer.
+    address: of the repository. Raises UsageError without git, PinError when there is no such repository or tag, or the
+    tag names no commit, NetworkError when the repository does not answer.
     """
     ref = f"refs/tags/{tag}"
     with tempfile.TemporaryDirectory(prefix="builder-git-") as folder:
         _git(Path(folder), "init", "--quiet", "--bare")
         done = _git(Path(folder), "fetch", "--quiet", "--no-tags", "--depth=1", "--", address, f"{ref}:{ref}")
         if done.returncode and "dumb http" in done.stderr:
-            # A plain file server: it can only give everything.
+            # A plain file server cannot serve a shallow fetch.
             done = _git(Path(folder), "fetch", "--quiet", "--no-tags", "--", address, f"{ref}:{ref}")
         if done.returncode:
-            raise _refused(address, tag, done.stderr)
+            raise _fetch_error(address, tag, done.stderr)
         commit = _git(Path(folder), "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}").stdout.strip()
         tree = _git(Path(folder), "rev-parse", "--verify", "--quiet", f"{ref}^{{tree}}").stdout.strip()
     if not (re.fullmatch(r"[0-9a-f]{40}", commit) and re.fullmatch(r"[0-9a-f]{40}", tree)):
-        raise PinError(f"the tag {tag} names no commit", where=redact(address))
+        raise PinError(f"the tag {tag} names no commit", id="git-tag-no-commit", where=redact(address))
     return commit, tree
 
 
@@ -63,16 +69,92 @@ def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
             check=False,
         )
     except FileNotFoundError:
-        raise UsageError("the command git is missing", next="install the package git") from None
+        raise UsageError("the command git is missing", id="git-missing", next="install the package git") from None
     except subprocess.TimeoutExpired:
-        raise NetworkError(f"git gave no answer in {_SECONDS} s") from None
+        raise NetworkError(f"git did not end within {_SECONDS} s", id="git-timeout") from None
 
 
-def _refused(address: str, tag: str, said: str) -> PinError | NetworkError:
-    lines = [line for line in said.splitlines() if line.startswith(("fatal:", "error:"))] or said.splitlines()
+def _fetch_error(address: str, tag: str, output: str) -> PinError | NetworkError:
+    lines = [line for line in output.splitlines() if line.startswith(("fatal:", "error:"))] or output.splitlines()
     cause = without_logins(lines[0])[:300] if lines else ""
-    if any(mark in said for mark in _GONE):
-        return PinError(f"there is no tag {tag}", where=redact(address), cause=cause, next="check the request")
+    if any(mark in output for mark in _GONE):
+        return PinError(
+            f"there is no tag {tag}", id="git-tag-missing", where=redact(address), cause=cause, next="check the request"
+        )
     return NetworkError(
-        f"cannot read the tag {tag}", where=redact(address), cause=cause, next="check the network and try again"
+        f"cannot read the tag {tag}",
+        id="git-tag-unreadable",
+        where=redact(address),
+        cause=cause,
+        next="check the network and try again",
     )
+
+
+def tree_of_archive(path: Path) -> tuple[str, str | None]:
+    """The id of the git tree below the archive's single top folder, and the commit named in the archive, if any.
+
+    Git's own format (gitformat-pack, "tree object"): modes 100644, 100755 and 120000; folders without files are not in
+    a tree. An archive without some files of its commit, or with rewritten files (export-ignore, export-subst), has
+    another id than the commit. Raises InvalidError when it is not such an archive.
+    """
+    root: dict[str, Any] = {}
+    tops: set[str] = set()
+    try:
+        with tarfile.open(path, "r:gz") as archive:
+            for member in archive:
+                top, _, name = member.name.rstrip("/").partition("/")
+                tops.add(top)
+                if not name:
+                    if not member.isdir():
+                        raise _invalid(path, "a file is beside the top folder")
+                elif not member.isdir():
+                    _place(root, name, _entry(archive, member, path), path)
+            commit = archive.pax_headers.get("comment")
+    except (OSError, EOFError, tarfile.TarError, ValueError) as error:
+        raise _invalid(path, f"{type(error).__name__}") from None
+    if len(tops) != 1:
+        raise _invalid(path, "there is not exactly one top folder")
+    return _tree(root).hex(), commit
+
+
+def _entry(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> tuple[str, bytes]:
+    """Mode and blob id."""
+    if member.issym():
+        return "120000", _object("blob", member.linkname.encode("utf-8", "surrogateescape"))
+    if not member.isreg() or member.size > _FILE_LIMIT:
+        raise _invalid(path, "an entry is of a type that git does not store")
+    stream = archive.extractfile(member)
+    data = stream.read() if stream else b""
+    return ("100755" if member.mode & 0o100 else "100644"), _object("blob", data)
+
+
+def _place(root: dict[str, Any], name: str, entry: tuple[str, bytes], path: Path) -> None:
+    *folders, last = name.split("/")
+    if len(folders) > _DEPTH or any(part in ("", ".", "..", ".git") for part in (*folders, last)):
+        raise _invalid(path, "git does not allow one of its paths")
+    for folder in folders:
+        root = root.setdefault(folder, {})
+        if not isinstance(root, dict):
+            raise _invalid(path, "a path is both a file and a folder")
+    if last in root:
+        raise _invalid(path, "a path occurs twice")
+    root[last] = entry
+
+
+def _tree(folder: dict[str, Any]) -> bytes:
+    entries = []
+    for name, value in folder.items():
+        raw = name.encode("utf-8", "surrogateescape")
+        mode, identity = ("40000", _tree(value)) if isinstance(value, dict) else value
+        # Git sorts folders as if their names ended with a slash.
+        entries.append((raw + b"/" if mode == "40000" else raw, mode.encode() + b" " + raw + b"\0" + identity))
+    return _object("tree", b"".join(data for _, data in sorted(entries)))
+
+
+def _object(kind: str, data: bytes) -> bytes:
+    # SHA-1 is only git's name for the content; trust rests on the sha256 of the archive.
+    return hashlib.sha1(f"{kind} {len(data)}\0".encode() + data, usedforsecurity=False).digest()
+
+
+def _invalid(path: Path, cause: str) -> InvalidError:
+    return InvalidError("not an archive of a git commit", id="source-archive-invalid", where=path.name, cause=cause)

@@ -1,4 +1,4 @@
-"""Sets the pin in a base's YAML file: comments, order and every other byte stay as they are. Text in, text out."""
+"""Edits the pin in the text of a base's YAML file; comments, order and every other byte stay the same."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from builder.model.yamlfile import build, parse_yaml
 
 _KEYS = ("index", "manifest", "seal", "confidence", "evidence")
 Edit = tuple[int, int, str]
-"""Start and end in the text, and what comes there instead."""
+"""Start and end in the text, and the replacement."""
 
 
 def with_pin(text: str, pin: Pin, where: str) -> str:
     """The text of a base's file with the digests, seal, confidence and evidence (at least one line) of `pin`.
 
-    Raises InvalidError when the file is not a valid base with a pin, or is written in a way that cannot be edited.
+    Raises InvalidError when the file is not a valid base with a pin, or its YAML style cannot be edited.
     """
     before = build(parse_yaml(text, where), Base, where=where, text=text)
     wanted = before.model_copy(update={"pin": pin})
@@ -31,26 +31,27 @@ def with_pin(text: str, pin: Pin, where: str) -> str:
     except (InvalidError, _NotEditableError):
         pass
     raise InvalidError(
-        "the pin cannot be set in this file",
+        "the pin in this file cannot be edited",
+        id="pin-not-editable",
         where=where,
-        cause="it is not written as a plain mapping, or its values stand elsewhere in the file",
+        cause="it is not a plain mapping, or its values are elsewhere in the file",
         next=f"set pin.manifest to {pin.manifest} and pin.index to {pin.index} by hand",
     )
 
 
 class _NotEditableError(Exception):
-    """The file is written in a way that this module does not understand."""
+    """This module cannot edit the YAML style of the file."""
 
 
 def _edits(text: str, pin: Pin) -> list[Edit]:
-    # The Python loader: its marks count characters, as the text does.
+    # The Python loader, not the C loader: its marks count characters, as indexes into the text do.
     node = _child(yaml.compose(text, Loader=yaml.SafeLoader), "pin")
     if not isinstance(node, yaml.MappingNode):
         raise _NotEditableError
     known = {key.value: (key, value) for key, value in node.value}
     edits: list[Edit] = []
     if "image" not in known:
-        raise _NotEditableError  # it is merged in from elsewhere
+        raise _NotEditableError  # a merge key (<<) provides it
     image = known["image"][1]
     end, column = image.end_mark.index, known["image"][0].start_mark.column
     for key in _KEYS:
@@ -76,37 +77,37 @@ def _child(node: Any, name: str) -> Any:
     return next((value for key, value in pairs if key.value == name), None)
 
 
-def _written(value: Any) -> str:
-    """A value as flow YAML; JSON's quoting is YAML's too."""
+def _flow(value: Any) -> str:
+    """A value as YAML in flow style; JSON strings are valid YAML."""
     if value is None:
         return "null"
     return json.dumps(list(value), ensure_ascii=False) if isinstance(value, tuple) else str(value)
 
 
 def _inserted(text: str, end: int, key: str, value: Any, column: int | None) -> Edit:
-    """A new key after what ends at `end`: at the end of the line there, in flow style (no column) at once."""
+    """A new key after the value that ends at `end`: on a new line, or after a comma in a flow mapping (no column)."""
     if column is None:
-        return end, end, f", {key}: {_written(value)}"
+        return end, end, f", {key}: {_flow(value)}"
     indent, newline = " " * column, _newline(text)
     line = text.find(newline, end)
     at = len(text) if line < 0 else line
     if not isinstance(value, tuple):
-        return at, at, f"{newline}{indent}{key}: {_written(value)}"
+        return at, at, f"{newline}{indent}{key}: {_flow(value)}"
     items = "".join(f"{newline}{indent}  - {json.dumps(item, ensure_ascii=False)}" for item in value)
     return at, at, f"{newline}{indent}{key}:{items}"
 
 
 def _replaced(text: str, node: yaml.Node, value: Any) -> Edit:
     start, end = node.start_mark.index, node.end_mark.index
-    written = _written(value)
-    # Nothing stands after the colon yet, or a block that ends with its line.
+    written = _flow(value)
+    # An empty value needs a space after the colon; a block value ends with its line end.
     before = " " if start == end else ""
     after = _newline(text) if text[start:end].endswith("\n") else ""
     return start, end, before + written + after
 
 
 def _items(text: str, node: yaml.SequenceNode, value: tuple[str, ...]) -> Edit:
-    """All items of a block sequence become those of `value`; comments between them stay, below."""
+    """Replace all items of a block sequence by those of `value`; comments between them move below."""
     spans = [(item.start_mark.index, item.end_mark.index) for item in node.value]
     indent, newline = " " * node.start_mark.column, _newline(text)
     comments: list[str] = []
@@ -122,8 +123,8 @@ def _newline(text: str) -> str:
 
 
 def _apply(text: str, edits: list[Edit]) -> str:
-    made, position = "", 0
+    result, position = "", 0
     for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
-        made += text[position:start] + new
+        result += text[position:start] + new
         position = end
-    return made + text[position:]
+    return result + text[position:]

@@ -1,163 +1,128 @@
-"""`builder lock` and `builder lock --update`: resolves what was chosen, writes what changed, tells both."""
+"""`builder lock` and `--update`: resolves the selected bases, sources, tables and sections, and writes changes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from builder.atomic import staged
-from builder.digest import Digest
 from builder.errors import BuilderError
-from builder.lock.findings import Change, Kind, Problem, problem, raise_for
-from builder.lock.seal import is_whole
-from builder.lock.selection import Chosen, Lock
-from builder.lock.sourcelist import SECTION, Wanted, locked_sources, stale_sources, wanted_sources, with_sources
+from builder.lock.findings import Change, Kind, LockReport, problem, raise_for
+from builder.lock.freshness import SECTION, SourceKey, locked_sources, stale_sources
+from builder.lock.seal import is_sealed
+from builder.lock.selection import LockContext
 from builder.model.lock import Source
 from builder.model.lockfile import write_section
 
 
-@dataclass
-class Refreshed:
-    """changes: what was written. failed: what could not be resolved and stays as it was."""
+def refresh(context: LockContext, report: LockReport) -> None:
+    """Resolve the selection and write what changed. `report` is filled during the run, so it survives an error.
 
-    changes: list[Change] = field(default_factory=list)
-    failed: list[Problem] = field(default_factory=list)
-
-
-def refresh(
-    lock: Lock,
-    chosen: Chosen,
-    *,
-    update: bool,
-    keep_going: bool = False,
-    say: Callable[[str], None] = lambda text: None,
-    done: Refreshed | None = None,
-) -> Refreshed:
-    """Resolve `chosen` and write what changed; `done` (given to look at after an error) is what is returned.
-
-    update: anew, also what is locked already; else only what is missing or was asked for differently. Without names,
-    update looks up the project's pinned bases; bases that are not pinned yet are pinned when they are named. say: told
-    what is being done. Bases and sources are all looked up before any of them is written; sections are written one by
-    one, as each takes long. Raises what cannot be resolved; with keep_going it is told in the result instead.
+    Without `context.update` only missing entries and those whose request changed are resolved. Without names an update
+    looks up the project's pinned bases; an unpinned base is pinned when it is named. All bases are looked up before one
+    is written, and so are all sources; sections are written one by one, as each takes long. Raises the error of what
+    cannot be resolved; with `context.keep_going` the report records it instead.
     """
-    made = done if done is not None else Refreshed()
-    # Usage first: nothing is asked of the network for a command line that is wrong.
-    bases = _bases(lock, chosen, update)
-    sources = _sources(lock, chosen, update)
-    _pin(lock, bases, made, keep_going, say)
-    _lock_sources(lock, sources, made, keep_going, say)
-    for version in chosen.options:
-        _table(version, made, keep_going, say)
-    _sections(lock, chosen, made, update, keep_going, say)
-    return made
+    # Usage errors first: a wrong command line does not use the network.
+    bases = _bases(context)
+    sources = _sources(context)
+    _pin_bases(context, bases, report)
+    _lock_sources(context, sources, report)
+    for version in context.selection.options:
+        _update_table(context, version, report)
+    if context.selection.sections and context.locks is not None:
+        # Imported here: apt, uv and the package index are needed for sections only.
+        from builder.lock.sections import update_sections
+
+        update_sections(context, report)
 
 
-def _bases(lock: Lock, chosen: Chosen, update: bool) -> list[str]:
-    names = list(chosen.bases)
-    if chosen.every:
-        names = lock.registry_bases(own=True) if update else []
-    pinned = {name for name in names if (pin := lock.project.base(name).pin) and pin.manifest}
-    if chosen.every:
-        return [name for name in names if name in pinned]
-    return names if update else [name for name in names if name not in pinned]
+def _bases(context: LockContext) -> list[str]:
+    if context.selection.all:
+        return [name for name in context.registry_bases(own=True) if context.is_pinned(name)] if context.update else []
+    names = list(context.selection.bases)
+    return names if context.update else [name for name in names if not context.is_pinned(name)]
 
 
-def _sources(lock: Lock, chosen: Chosen, update: bool) -> list[Wanted]:
-    wanted = wanted_sources(lock.requests, chosen.sources)
-    if not wanted or lock.locks is None:
+def _sources(context: LockContext) -> list[SourceKey]:
+    if not context.selection.sources:
+        return []
+    from builder.lock.sources import requested_sources
+
+    wanted = requested_sources(context.requests, context.selection.sources)
+    if not wanted or context.locks is None:
         return wanted
-    section = locked_sources(lock.locks)
-    if not is_whole(section):
-        # Whoever seals it anew must have looked at all of it.
-        return wanted_sources(lock.requests, tuple(lock.requests.sources))
-    stale = stale_sources(lock.requests, section)
-    return wanted if update else [one for one in wanted if one in stale]
+    section = locked_sources(context.locks)
+    if not is_sealed(section):
+        # A new seal covers the whole section, so all of it is looked up.
+        return requested_sources(context.requests, tuple(context.requests.sources))
+    stale = stale_sources(context.requests, section)
+    return wanted if context.update else [key for key in wanted if key in stale]
 
 
-def _pin(lock: Lock, names: Sequence[str], made: Refreshed, keep_going: bool, say: Callable[[str], None]) -> None:
+def _pin_bases(context: LockContext, names: Sequence[str], report: LockReport) -> None:
     if not names:
         return
+    # Imported here: the registry client is needed for bases only.
     from builder.lock.bases import Pinned, look_up
 
-    say(f"asking for {names[0] if len(names) == 1 else f'{len(names)} bases'}")
-    bases = [(lock.project.base(name), lock.project.base_path(name)) for name in names]
-    found = look_up(bases, lock.root)
-    _failures("base", names, found, made, keep_going)
-    changed = {one.file: one for one in found if isinstance(one, Pinned) and one.text is not None}
-    with staged({file: (one.text or "").encode("utf-8") for file, one in changed.items()}) as put:
+    context.say(f"looking up {names[0] if len(names) == 1 else f'{len(names)} bases'}")
+    bases = [(context.project.base(name), context.project.base_path(name)) for name in names]
+    found = look_up(bases, context.root)
+    _record_failures(context, "base", names, found, report)
+    changed = {item.file: item for item in found if isinstance(item, Pinned) and item.text is not None}
+    with staged({file: (item.text or "").encode("utf-8") for file, item in changed.items()}) as put:
         for file, pinned in changed.items():
             put(file)
-            made.changes += pinned.changes
+            report.changes += pinned.changes
             if any(change.item == "manifest" and change.old for change in pinned.changes):
-                say(f"{pinned.name} is another image now: check what recipes/bases/{pinned.name}.yaml says of it")
+                context.say(f"{pinned.name} is now another image: check the facts in recipes/bases/{pinned.name}.yaml")
 
 
-def _lock_sources(
-    lock: Lock, wanted: Sequence[Wanted], made: Refreshed, keep_going: bool, say: Callable[[str], None]
-) -> None:
-    if not wanted or lock.locks is None:
+def _lock_sources(context: LockContext, wanted: Sequence[SourceKey], report: LockReport) -> None:
+    if not wanted or context.locks is None:
         return
-    from builder.lock.sources import look_up
+    from builder.lock.sources import look_up, with_sources
 
-    say(f"fetching {'/'.join(wanted[0]) if len(wanted) == 1 else f'{len(wanted)} sources'}")
-    old = locked_sources(lock.locks)
-    found = look_up(lock.requests, wanted, old.sources)
-    _failures("sources", ["/".join(one) for one in wanted], found, made, keep_going)
-    good = [one for one in found if isinstance(one, Source)]
-    if len(good) < len(found) and not is_whole(old):
+    context.say(f"fetching {'/'.join(wanted[0]) if len(wanted) == 1 else f'{len(wanted)} sources'}")
+    old = locked_sources(context.locks)
+    found = look_up(context.requests, wanted, old.sources)
+    _record_failures(context, "sources", ["/".join(key) for key in wanted], found, report)
+    resolved = [item for item in found if isinstance(item, Source)]
+    if len(resolved) < len(found) and not is_sealed(old):
         return
-    new, changes = with_sources(lock.requests, old, good)
+    new, changes = with_sources(context.requests, old, resolved)
     if new != old:
-        write_section(lock.locks / f"{SECTION}.json", new)
-        made.changes += changes
+        write_section(context.locks / f"{SECTION}.json", new)
+        report.changes += changes
 
 
-def _failures(kind: Kind, names: Sequence[str], found: Sequence[object], made: Refreshed, keep_going: bool) -> None:
+def _record_failures(
+    context: LockContext, kind: Kind, names: Sequence[str], found: Sequence[object], report: LockReport
+) -> None:
     failed = [(name, error) for name, error in zip(names, found, strict=True) if isinstance(error, BuilderError)]
     problems = [problem(kind, name, error) for name, error in failed]
-    made.failed += problems
-    if keep_going:
+    report.failed += problems
+    if context.keep_going:
         return
     if len(failed) == 1:
         raise failed[0][1]
-    raise_for(problems, f"{len(problems)} of {len(names)} cannot be locked; nothing of them was written")
+    raise_for(problems, f"{len(problems)} of {len(names)} cannot be locked; none of them was written")
 
 
-def _table(version: str, made: Refreshed, keep_going: bool, say: Callable[[str], None]) -> None:
+def _update_table(context: LockContext, version: str, report: LockReport) -> None:
+    from builder.knowledge.sdist import update_table
     from builder.knowledge.table import load_table
-    from builder.lock.tables import update_table
     from builder.store.store import default_root
 
-    say(f"reading the options of vllm {version}")
+    context.say(f"reading the options of vllm {version}")
     old = load_table(version)
     try:
         changed = update_table(version, default_root().parent / "builder-sdists")
     except BuilderError as error:
-        if not keep_going:
+        if not context.keep_going:
             raise
-        made.failed.append(problem("options", f"vllm=={version}", error))
+        report.failed.append(problem("options", f"vllm=={version}", error))
         return
     if changed is not None:
-        before = Digest.from_hex(old.sdist) if old else None
-        made.changes.append(Change("options", f"vllm=={version}", "sdist", before, Digest.from_hex(changed.sdist)))
-
-
-def _sections(
-    lock: Lock, chosen: Chosen, made: Refreshed, update: bool, keep_going: bool, say: Callable[[str], None]
-) -> None:
-    if not chosen.sections or lock.locks is None:
-        return
-    from builder.lock.sections import update as resolve
-
-    def failed(name: str, error: BuilderError) -> None:
-        kind: Kind = "debs" if name in lock.requests.debs else "wheels"
-        made.failed.append(problem(kind, name, error))
-
-    resolve(
-        lock.locks,
-        chosen.sections,
-        fresh_too=update,
-        started=lambda name: say(f"resolving {name}"),
-        changed=made.changes.extend,
-        failed=failed if keep_going else None,
-    )
+        before = f"sha256:{old.sdist}" if old else None
+        report.changes.append(Change("options", f"vllm=={version}", "sdist", before, f"sha256:{changed.sdist}"))

@@ -1,4 +1,4 @@
-"""The seal of a section or a pin: whether it still is what was resolved, whoever edited or merged the file since."""
+"""The seal of a section or a pin: a hash that shows whether the file was edited or merged since it was resolved."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Section = TypeVar("Section", bound=Strict)
 
 
 def sealed(section: Section) -> Section:
-    """The section with its seal: the hash of canonical JSON over all of it but the seal."""
+    """The section with its seal: the hash of canonical JSON over all its other fields."""
     return section.model_copy(update={"seal": _seal(section)})
 
 
-def is_whole(section: LockSection) -> bool:
-    """Whether the section is as it was sealed. A seal finds accidents; what a build uses is checked by its own hash."""
+def is_sealed(section: LockSection) -> bool:
+    """Whether the seal matches. A seal finds accidents, no attacks: a build checks each input by its own hash."""
     return section.seal == _seal(section)
 
 
-def held(section: WheelLock) -> str:
-    """A digest of what a section binds those to that leave it out: its distributions and their versions."""
+def versions_digest(section: WheelLock) -> str:
+    """A hash of names and versions: what a section binds the sections to that leave its wheels out."""
     return fingerprint([[wheel.name, wheel.version] for wheel in section.wheels])
 
 
@@ -35,7 +35,7 @@ def sealed_pin(pin: Pin) -> Pin:
 
 
 def is_own_pin(pin: Pin) -> bool:
-    """Whether the digests are those of this image: as they were sealed, or set by hand, without a seal."""
+    """Whether the digests belong to this image: the seal matches, or there is none as the pin was set by hand."""
     return pin.seal in (None, _pin_seal(pin))
 
 

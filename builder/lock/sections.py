@@ -1,4 +1,4 @@
-"""Resolves lock sections anew and tells what changed."""
+"""Resolves sections of Debian packages and wheels, writes those that changed, and lists the changes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from pathlib import Path
 from builder.errors import BuilderError, InvalidError, PinError, UsageError
 from builder.inputs import hosts
 from builder.lock.debs import resolve_debs
-from builder.lock.findings import Change
+from builder.lock.findings import Change, Kind, LockReport, problem
 from builder.lock.freshness import REQUESTS, requested, stale
-from builder.lock.seal import held, is_whole, sealed
+from builder.lock.seal import is_sealed, sealed, versions_digest
+from builder.lock.selection import LockContext
 from builder.lock.wheels import resolve_wheels
 from builder.model.lock import Deb, DebLock, DebRequest, LockRequests, LockSection, Wheel, WheelLock, WheelRequest
-from builder.model.lockfile import load_requests, load_section, write_section
+from builder.model.lockfile import load_section, write_section
 from builder.project import closest
 
 Request = DebRequest | WheelRequest
@@ -29,70 +30,68 @@ def resolve(name: str, request: Request, locks: Path) -> LockSection:
     for other in request.without:
         section = load_section(locks / f"{other}.json")
         if not isinstance(section, WheelLock):
-            raise InvalidError(f"{other} holds no wheels", where=str(locks / f"{name}.json"))
+            where = str(locks / f"{name}.json")
+            raise InvalidError(f"{other} holds no wheels", id="lock-section-not-wheels", where=where)
         present += section.wheels
     wheels = resolve_wheels(request, present, hosts.wheel_indexes()[0])
     return WheelLock(name=name, locked=now, request=request, wheels=wheels)
 
 
-def update(
-    locks: Path,
-    names: Sequence[str] = (),
-    *,
-    fresh_too: bool = True,
-    resolver: Callable[[str, Request, Path], LockSection] = resolve,
-    started: Callable[[str], None] = lambda name: None,
-    changed: Callable[[list[Change]], None] = lambda changes: None,
-    failed: Callable[[str, BuilderError], None] | None = None,
-) -> list[Change]:
-    """Resolve the sections `names` (all when empty) and write those that changed; returns the changes, old to new.
+def update_sections(
+    context: LockContext, report: LockReport, resolver: Callable[[str, Request, Path], LockSection] = resolve
+) -> None:
+    """Resolve the selected sections and write those that changed; `report` receives changes and failures.
 
-    started: told a section's name before it is resolved; changed: its changes, once they are written; failed: told that
-    it could not be resolved, after which the others go on (without it the first error ends everything).
-
-    fresh_too: also sections that are not stale. A section that another one leaves out of itself (`without`) takes that
-    other one along. A section whose packages stay the same keeps its `locked` time.
-    Raises UsageError for an unknown name, and what resolving raises.
+    Without `context.update` only stale sections. A section that others leave out of themselves (`without`) takes those
+    others along. A section whose packages stay the same keeps its `locked` time. Raises UsageError for an unknown name,
+    and the errors of resolving unless `context.keep_going`.
     """
-    requests = load_requests(locks / REQUESTS)
-    changes: list[Change] = []
-    for name in select(requests, names):
+    locks = context.locks
+    assert locks is not None
+    requests = context.requests
+    for name in select(requests, context.selection.sections):
         request = requested(requests)[name]
         old = _existing(locks / f"{name}.json")
         without = {other: _existing(locks / f"{other}.json") for other in getattr(request, "without", ())}
-        if not fresh_too and old is not None and stale(old, request, without) is None:
+        if not context.update and old is not None and stale(old, request, without) is None:
             continue
-        started(name)
+        context.say(f"resolving {name}")
         try:
             new = resolver(name, request, locks)
         except BuilderError as error:
-            if failed is None:
+            if not context.keep_going:
                 raise
-            failed(name, error)
+            kind: Kind = "debs" if isinstance(request, DebRequest) else "wheels"
+            report.failed.append(problem(kind, name, error))
             continue
-        found = _changes(old, new)
-        if old is not None and not found and is_whole(old):
+        changes = _changes(old, new)
+        if old is not None and not changes and is_sealed(old):
             new = new.model_copy(update={"locked": old.locked})
         if isinstance(new, WheelLock):
-            beside = {other: held(there) for other, there in without.items() if isinstance(there, WheelLock)}
+            beside = {other: versions_digest(there) for other, there in without.items() if isinstance(there, WheelLock)}
             new = new.model_copy(update={"beside": beside})
         new = sealed(new)
         if old != new:
             write_section(locks / f"{name}.json", new)
-        changes += found
-        changed(found)
-    return changes
+        report.changes += changes
 
 
 def select(requests: LockRequests, names: Sequence[str]) -> list[str]:
-    """The sections to resolve, in an order in which each finds what it builds upon. Raises UsageError."""
-    everything = requested(requests)
+    """The sections to resolve (all when `names` is empty), each after the sections that it leaves out.
+
+    Raises UsageError for an unknown name.
+    """
+    known = requested(requests)
     for name in names:
-        if name not in everything:
-            raise UsageError(f"there is no lock section {name!r} in {REQUESTS}", cause=closest(name, everything))
-    wanted = set(names) or set(everything)
+        if name not in known:
+            raise UsageError(
+                f"there is no lock section {name!r} in {REQUESTS}",
+                id="lock-section-unknown",
+                cause=closest(name, known),
+            )
+    wanted = set(names) or set(known)
     wanted |= {name for name, request in requests.wheels.items() if wanted & set(request.without)}
-    return [name for name in everything if name in wanted]
+    return [name for name in known if name in wanted]
 
 
 def _existing(path: Path) -> LockSection | None:
@@ -119,5 +118,5 @@ def _entries(section: LockSection | None) -> dict[str, Deb | Wheel]:
     if isinstance(section, WheelLock):
         return {wheel.name: wheel for wheel in section.wheels}
     if section is not None:
-        raise PinError(f"{section.name} is not resolved, but pinned by hand")
+        raise PinError(f"{section.name} holds sources, not packages", id="lock-section-not-packages")
     return {}

@@ -1,8 +1,8 @@
-"""What a name on the command line of `builder lock` means: a section, a base, a source or an option table."""
+"""LockContext: one run of `builder lock`, its project and requests, and what the names on the command line mean."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,108 +18,74 @@ GROUPS = ("bases", "sections", "sources")
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """Names by kind. sources: NAME or NAME/VERSION. options: versions of vLLM. tools: what the programs
-    themselves run with. every: nothing was named.
-    """
+class Selection:
+    """Names by kind. sources: NAME or NAME/VERSION. options: versions of vLLM. all: no name was given."""
 
     sections: tuple[str, ...] = ()
     bases: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
-    every: bool = False
+    all: bool = False
 
 
-class Lock:
-    """All that can be locked in a project.
+class LockContext:
+    """One run of `builder lock` over a project.
 
-    locks: the folder with requests.yaml, the first on the search path that has one; None when there is none, or when
-    `writing` and it is the installed package's own, which is never written to.
+    root: the project folder that is written to. locks: the folder with requests.yaml, the first on the search path that
+    has one; None when there is none, or when `writing` and it belongs to the installed package, which is never written
+    to. selection: what `names` mean. update: also resolve what is locked already. keep_going: record failures and
+    continue. remote: a check also asks registries and mirrors. say: receives a line for each step.
+
+    Raises UsageError for an unknown name, and when `writing` without a project of one's own.
     """
 
-    def __init__(self, project: Project, *, writing: bool = False) -> None:
+    def __init__(
+        self,
+        project: Project,
+        names: Sequence[str] = (),
+        *,
+        writing: bool = False,
+        update: bool = False,
+        keep_going: bool = False,
+        remote: bool = False,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
         self.project = project
+        self.update = update
+        self.keep_going = keep_going
+        self.remote = remote
+        self.say = say
         roots = [root for root in project.roots if not (writing and is_bundled(root))]
         if not roots:
             raise UsageError(
-                "the installed package's own lock is not changed",
-                next="run this in a folder of your own that has recipes/, or let BUILDER_PROJECT name one",
+                "the lock of the installed package cannot be changed",
+                id="lock-project-installed",
+                next="run this in a folder of your own that has recipes/, or set BUILDER_PROJECT to one",
             )
         self.root = roots[0]
         folders = (root / "recipes/locks" for root in roots)
         self.locks: Path | None = next((folder for folder in folders if (folder / REQUESTS).is_file()), None)
+        self.selection = self.select(names)
 
     @cached_property
     def requests(self) -> LockRequests:
-        """What is requested; nothing where there are no requests."""
+        """The contents of requests.yaml; empty without such a file."""
         return load_requests(self.locks / REQUESTS) if self.locks else LockRequests()
 
     @property
     def is_own(self) -> bool:
-        """Whether the requests are those of the project itself: without names, nothing else is touched or asked."""
+        """Whether the requests belong to the project itself. Otherwise a run without names does not touch them."""
         return self.locks == self.root / "recipes/locks"
 
     def owns(self, section: str) -> bool:
-        """Whether a section lies in the project itself."""
+        """Whether the file of a section is in the project itself."""
         return (self.root / "recipes/locks" / f"{section}.json").is_file()
 
     @cached_property
     def section_names(self) -> list[str]:
-        """Sections that are requested, and those that are there without."""
+        """The requested sections, then those that exist without a request."""
         there = {path.stem for path in self.locks.glob("*.json")} if self.locks else set()
         return [*requested(self.requests), *sorted(there - set(requested(self.requests)) - {"sources"})]
-
-    def registry_bases(self, own: bool = False) -> list[str]:
-        """The bases that are images in a registry; `own`: only those of the project that is written to."""
-        names = self.project.base_names()
-        if own:
-            names = [name for name in names if (self.root / "recipes/bases" / f"{name}.yaml").is_file()]
-        return [name for name in names if self.project.base(name).pin is not None]
-
-    def choose(self, names: Sequence[str]) -> Chosen:
-        """Sort `names` by kind. Raises UsageError for an unknown one, naming those that are close.
-
-        `bases`, `sections`, `sources` and `tools` mean all of them; a hermetic base means the sections that it is made
-        of.
-        """
-        if not names:
-            requests = self.requests if self.is_own else LockRequests()
-            sections, sources = tuple(requested(requests)), tuple(requests.sources)
-            return Chosen(sections, (), sources, every=True)
-        found = Chosen()
-        for name in names:
-            one = self._one(name)
-            found = replace(
-                found,
-                sections=_joined(found.sections, one.sections),
-                bases=_joined(found.bases, one.bases),
-                sources=_joined(found.sources, one.sources),
-                options=_joined(found.options, one.options),
-            )
-        return found
-
-    def _one(self, name: str) -> Chosen:
-        if name.startswith("vllm=="):
-            return Chosen(options=(name.removeprefix("vllm=="),))
-        if name in GROUPS:
-            return {
-                "bases": lambda: Chosen(bases=tuple(self.registry_bases())),
-                "sections": lambda: Chosen(sections=tuple(requested(self.requests))),
-                "sources": lambda: Chosen(sources=tuple(self.requests.sources) or (name,)),
-            }[name]()
-        if name in self.section_names:
-            return Chosen(sections=(name,))
-        if name.partition("/")[0] in self.source_names:
-            return Chosen(sources=(name,))
-        if base := self._base(name):
-            return Chosen(bases=(base.name,)) if base.pin else Chosen(sections=self._made_of(base))
-        recipe = name in self.project.recipe_names()
-        raise UsageError(
-            f"there is nothing to lock with the name {name!r}",
-            id="lock-name-unknown",
-            cause=f"it is a recipe: its base is {self.project.recipe(name).base}" if recipe else self._closest(name),
-            next="name a base, a section of recipes/locks/requests.yaml, a source, vllm==VERSION, or nothing for all",
-        )
 
     @cached_property
     def source_names(self) -> list[str]:
@@ -128,12 +94,67 @@ class Lock:
         locked = (source.name for source in section.sources) if isinstance(section, SourceLock) else ()
         return list(dict.fromkeys([*self.requests.sources, *locked]))
 
+    def registry_bases(self, own: bool = False) -> list[str]:
+        """The bases that are images in a registry; `own`: only those in the project that is written to."""
+        names = self.project.base_names()
+        if own:
+            names = [name for name in names if (self.root / "recipes/bases" / f"{name}.yaml").is_file()]
+        return [name for name in names if self.project.base(name).pin is not None]
+
+    def is_pinned(self, base: str) -> bool:
+        """Whether a base has a pin with the digest of its manifest."""
+        pin = self.project.base(base).pin
+        return pin is not None and pin.manifest is not None
+
+    def select(self, names: Sequence[str]) -> Selection:
+        """Sort `names` by kind. Raises UsageError for an unknown name, with the closest known one.
+
+        `bases`, `sections` and `sources` mean all of a kind; a hermetic base means the sections that its layers use.
+        """
+        if not names:
+            requests = self.requests if self.is_own else LockRequests()
+            return Selection(tuple(requested(requests)), (), tuple(requests.sources), all=True)
+        found = Selection()
+        for name in names:
+            named = self._select_one(name)
+            found = replace(
+                found,
+                sections=_union(found.sections, named.sections),
+                bases=_union(found.bases, named.bases),
+                sources=_union(found.sources, named.sources),
+                options=_union(found.options, named.options),
+            )
+        return found
+
+    def _select_one(self, name: str) -> Selection:  # noqa: PLR0911
+        if name.startswith("vllm=="):
+            return Selection(options=(name.removeprefix("vllm=="),))
+        if name == "bases":
+            return Selection(bases=tuple(self.registry_bases()))
+        if name == "sections":
+            return Selection(sections=tuple(requested(self.requests)))
+        if name == "sources":
+            return Selection(sources=tuple(self.requests.sources) or (name,))
+        if name in self.section_names:
+            return Selection(sections=(name,))
+        if name.partition("/")[0] in self.source_names:
+            return Selection(sources=(name,))
+        if base := self._base(name):
+            return Selection(bases=(base.name,)) if base.pin else Selection(sections=self._sections_of(base))
+        recipe = name in self.project.recipe_names()
+        raise UsageError(
+            f"there is nothing to lock with the name {name!r}",
+            id="lock-name-unknown",
+            cause=f"it is a recipe: its base is {self.project.recipe(name).base}" if recipe else self._closest(name),
+            next="name a base, a section of recipes/locks/requests.yaml, a source, vllm==VERSION, or nothing for all",
+        )
+
     def _base(self, name: str) -> Base | None:
         if name in self.project.base_names():
             return self.project.base(name)
         return next((base for base in self.project.bases.values() if name in base.aliases), None)
 
-    def _made_of(self, base: Base) -> tuple[str, ...]:
+    def _sections_of(self, base: Base) -> tuple[str, ...]:
         used = (use.set.get("lock") for use in base.layers)
         return tuple(dict.fromkeys(name for name in used if isinstance(name, str) and name in self.section_names))
 
@@ -143,5 +164,5 @@ class Lock:
         return closest(name, known)
 
 
-def _joined(one: tuple[str, ...], other: Iterable[str]) -> tuple[str, ...]:
+def _union(one: tuple[str, ...], other: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*one, *other)))

@@ -1,4 +1,4 @@
-"""Locks source archives: the tag's commit and tree from git, the archive from every mirror, and that they agree."""
+"""Locks source archives: the tag's commit and tree from git, and the same archive from every mirror."""
 
 from __future__ import annotations
 
@@ -6,31 +6,34 @@ import hashlib
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.digest import Digest
-from builder.errors import BuilderError, NetworkError, PinError
+from builder.errors import BuilderError, NetworkError, PinError, UsageError
 from builder.inputs.candidates import Hosts, candidates, file_address, machine_hosts
+from builder.inputs.fetch import new_session
 from builder.inputs.mirrors import redact
 from builder.inputs.transfer import CHUNK, TIMEOUT, Reason, TransferError, check_status, transfer_errors
-from builder.lock.git import read_tag
-from builder.lock.gittree import tree_of_archive
-from builder.lock.sourcelist import Wanted, archive_name
+from builder.lock.findings import Change
+from builder.lock.freshness import UNREQUESTED, SourceKey, archive_name, stale_sources
+from builder.lock.git import read_tag, tree_of_archive
+from builder.lock.seal import is_sealed, sealed
 from builder.model.inputs import Input, from_source
-from builder.model.lock import LockRequests, Source, SourceRequest
+from builder.model.lock import LockRequests, Source, SourceLock, SourceRequest
 from builder.parallel import each
 
 if TYPE_CHECKING:
     import requests
 
 _LIMIT = 2 << 30
-"""Bytes of an archive; more is not read."""
+"""Bytes; a larger archive is refused."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What one mirror serves, or why it serves nothing."""
+    """The archive that one mirror serves; `failed` when it serves none. size in bytes."""
 
     address: str
     sha256: str = ""
@@ -39,20 +42,21 @@ class Answer:
 
 
 def look_up(
-    requests: LockRequests, wanted: Sequence[Wanted], locked: Sequence[Source], hosts: Hosts | None = None
+    requests: LockRequests, wanted: Sequence[SourceKey], locked: Sequence[Source], hosts: Hosts | None = None
 ) -> list[Source | BuilderError]:
-    """What `wanted` are today, in their order; nothing is written. hosts: instead of this machine's.
+    """The current commit, tree and archive of each source in `wanted`, in order; nothing is written.
 
-    The archive must be the same from every mirror that answers, and hold exactly the tree of the tag's commit. A mirror
-    that cannot be asked is taken over only for bytes that it was locked with. Errors are in the result: PinError
-    (vanished, not the tag's tree, different mirrors), NetworkError (no answer), UsageError (no git).
+    hosts: replaces the configuration of this machine. Every mirror that answers must serve the same archive, and the
+    archive must hold exactly the tree of the tag's commit. A mirror that does not answer is kept only when the archive
+    still is the locked one. Errors are in the result: PinError (vanished, another tree, different archives),
+    NetworkError (no answer), UsageError (no git).
     """
     known = hosts or machine_hosts({"source"})
     before = {(source.name, source.version): source for source in locked}
-    return each(lambda one: _look_up(one, requests.sources[one[0]], before.get(one), known), wanted, BuilderError, 8)
+    return each(lambda key: _look_up(key, requests.sources[key[0]], before.get(key), known), wanted, BuilderError, 8)
 
 
-def _look_up(wanted: Wanted, request: SourceRequest, before: Source | None, hosts: Hosts) -> Source:
+def _look_up(wanted: SourceKey, request: SourceRequest, before: Source | None, hosts: Hosts) -> Source:
     name, version = wanted
     where = f"{name}/{version}"
     commit, tree = read_tag(f"{hosts.github}/{request.github}.git", request.tag_of(version))
@@ -65,36 +69,37 @@ def _look_up(wanted: Wanted, request: SourceRequest, before: Source | None, host
         )  # fmt: skip
         answers = _answers(from_source(draft, "1970-01-01T00:00:00Z"), hosts, path)
         good = [answer for answer in answers if answer.failed is None]
-        told = "; ".join(
+        details = "; ".join(
             f"{redact(answer.address)}: {answer.failed or Digest.from_hex(answer.sha256)}" for answer in answers
         )
         if not good:
-            gone = all(answer.failed and answer.failed.reason is Reason.GONE for answer in answers)
-            raise (PinError if gone else NetworkError)(f"{where}: no mirror has its archive", cause=told)
+            if all(answer.failed and answer.failed.reason is Reason.GONE for answer in answers):
+                raise PinError(f"{where}: no mirror has its archive", id="source-archive-gone", cause=details)
+            raise NetworkError(f"{where}: no mirror serves its archive", id="source-archive-unreachable", cause=details)
         if len({answer.sha256 for answer in good}) > 1:
-            raise PinError(f"{where}: its mirrors serve different archives", cause=told)
+            raise PinError(f"{where}: its mirrors serve different archives", id="source-mirrors-differ", cause=details)
         found = draft.model_copy(update={"sha256": good[0].sha256, "size": good[0].size})
         missing = len(answers) < len(mirrors) or len(good) < len(answers)
         if missing and (before is None or (before.sha256, before.mirrors) != (found.sha256, mirrors)):
             raise NetworkError(
                 f"{where}: not every mirror could be compared",
-                cause=told,
+                id="source-mirrors-incomplete",
+                cause=details,
                 next="try again where all of them can be reached; BUILDER_DEB_MIRROR names a Debian archive",
             )
-        held, said = tree_of_archive(path)
-    if held != tree or said not in (None, commit):
+        archived, named = tree_of_archive(path)
+    if archived != tree or named not in (None, commit):
         raise PinError(
             f"{where}: its archive does not hold the tree of its tag",
-            cause=f"the tag is commit {commit} with tree {tree}, the archive holds tree {held}",
-            next="do not use it before you know why",
+            id="source-tree-mismatch",
+            cause=f"the tag is commit {commit} with tree {tree}, the archive holds tree {archived}",
+            next="do not use the archive before you know the reason",
         )
     return found
 
 
 def _answers(item: Input, hosts: Hosts, path: Path) -> list[Answer]:
-    """What the mirrors serve; the first archive that comes lies at `path` afterwards. Snapshots are not asked."""
-    from builder.inputs.fetch import new_session
-
+    """The answer of each mirror but snapshot archives. The first archive received is at `path` afterwards."""
     answers = []
     with new_session() as session:
         for mirror in candidates(item, hosts):
@@ -118,10 +123,64 @@ def _download(session: requests.Session, address: str, path: Path) -> Answer:
             for chunk in got.raw.stream(CHUNK, decode_content=False):
                 size += len(chunk)
                 if size > _LIMIT:
-                    raise TransferError(Reason.WRONG, f"is longer than {_LIMIT} bytes")
+                    raise TransferError(Reason.WRONG, f"has more than {_LIMIT} bytes")
                 seen.update(chunk)
                 file.write(chunk)
         length = got.headers.get("Content-Length", "")
         if length.isdigit() and int(length) != size:
             raise TransferError(Reason.TRANSIENT, f"the connection broke after {size} of {length} bytes")
     return Answer(address, seen.hexdigest(), size)
+
+
+def requested_sources(requests: LockRequests, names: Sequence[str]) -> list[SourceKey]:
+    """The requested sources that `names` (NAME or NAME/VERSION) mean. Raises UsageError."""
+    found: dict[SourceKey, None] = {}
+    for text in names:
+        name, _, version = text.partition("/")
+        request = requests.sources.get(name)
+        if request is None:
+            raise UsageError(
+                f"no request names the source {text}: it is pinned by hand",
+                id="lock-source-unrequested",
+                next="edit recipes/locks/sources.json, or request the source in requests.yaml",
+            )
+        if version and version not in request.versions:
+            known = ", ".join(request.versions)
+            raise UsageError(
+                f"no source {text} is requested",
+                id="lock-source-version-unknown",
+                cause=f"the requested versions are {known}",
+                next="add the version to requests.yaml",
+            )
+        found |= dict.fromkeys((name, known) for known in request.versions if version in ("", known))
+    return list(found)
+
+
+def with_sources(
+    requests: LockRequests, section: SourceLock, found: Sequence[Source]
+) -> tuple[SourceLock, list[Change]]:
+    """The section with the `found` sources and without those that are no longer requested, and the changes.
+
+    Without changes the section stays the same, sealed.
+    """
+    before = {(source.name, source.version): source for source in section.sources}
+    dropped = {key for key, why in stale_sources(requests, section).items() if why == UNREQUESTED}
+    after = {key: source for key, source in before.items() if key not in dropped}
+    after |= {(source.name, source.version): source for source in found}
+    changes = []
+    for key in sorted(before.keys() | after.keys()):
+        for field in ("commit", "tree", "sha256", "mirrors"):
+            old, new = _field(before.get(key), field), _field(after.get(key), field)
+            if old != new:
+                changes.append(Change("sources", "/".join(key), field, old, new))
+    new_section = section.model_copy(update={"sources": tuple(after[key] for key in sorted(after))})
+    if changes or not is_sealed(section):
+        new_section = new_section.model_copy(update={"locked": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")})
+    return sealed(new_section), changes
+
+
+def _field(source: Source | None, field: str) -> str | None:
+    if source is None:
+        return None
+    value = getattr(source, field)
+    return str(value) if field != "mirrors" else ", ".join(f"{mirror.kind}:{mirror.path}" for mirror in value)

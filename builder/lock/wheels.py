@@ -1,4 +1,4 @@
-"""Resolves a set of wheels with uv, and picks of each version the one file that fits the target best."""
+"""Resolves wheels with uv, and selects for each version the one file that fits the target best."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ _LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 def resolve_wheels(request: WheelRequest, present: Sequence[Wheel], index: str) -> tuple[Wheel, ...]:
     """The wheels that `request` resolves to today, sorted by name.
 
-    present: wheels that the target already holds; they bind the resolution and are left out of the result. index: the
-    address of the package index. Raises UsageError without uv, PinError when it cannot be resolved, NetworkError.
+    present: wheels that the target already has; they constrain the resolution and are left out of the result. index:
+    the address of the package index. Raises UsageError without uv, PinError when the request cannot be resolved,
+    NetworkError.
     """
     bound = [f"{wheel.name}=={wheel.version}" for wheel in present]
     pinned = _compiled(request, [*request.constraints, *bound], index)
-    held = {wheel.name for wheel in present}
-    wanted = [(name, version) for name, version in pinned if name not in held]
+    excluded = {wheel.name for wheel in present}
+    wanted = [(name, version) for name, version in pinned if name not in excluded]
     return _files(wanted, target_tags(request.python, request.platform), index)
 
 
@@ -50,7 +51,7 @@ def _compiled(request: WheelRequest, constraints: Sequence[str], index: str) -> 
         words = ["requirements.in", "--constraints", "constraints.txt"]
         words += ["--python-version", request.python, "--python-platform", request.platform]
         words += ["--only-binary", ":all:"]
-        # The running interpreter will do: without this, uv downloads one of the target's version.
+        # Any interpreter works; without this option uv downloads one of the target's version.
         words += ["--python", sys.executable]
         words += [] if request.dependencies else ["--no-deps"]
         what = f"{', '.join(request.requirements)} for Python {request.python} on {request.platform}"
@@ -59,7 +60,7 @@ def _compiled(request: WheelRequest, constraints: Sequence[str], index: str) -> 
 
 
 def uv_compile(words: Sequence[str], folder: Path, index: str, *, what: str, advice: str) -> str:
-    """What `uv pip compile` prints, run in `folder` with `index` as its only index, whatever this machine sets for it.
+    """The output of `uv pip compile`, run in `folder` with `index` as its only index whatever this machine configures.
 
     words: its arguments. what, advice: for the error. Raises UsageError without uv, PinError when uv cannot resolve.
     """
@@ -76,9 +77,9 @@ _UV_KEPT = ("UV_CACHE_DIR", "UV_HTTP_TIMEOUT", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS
 
 
 def _uv_environment(index: str) -> dict[str, str]:
-    """The environment for uv with `index` as its only index, whatever this machine sets for uv otherwise.
+    """The environment for uv with `index` as its only index, without other uv settings of this machine.
 
-    Not as an argument: the address may hold a password, and a command line can be seen.
+    Not an argument: the address may hold a password, and other users can read a command line.
     """
     kept = {k: v for k, v in os.environ.items() if not k.startswith("UV_") or k in _UV_KEPT}
     return {**kept, "UV_DEFAULT_INDEX": index, "NO_COLOR": "1"}
@@ -94,11 +95,11 @@ def parse_pins(text: str) -> Iterator[tuple[str, Version]]:
 
 
 def uv_program() -> str:
-    """Where uv is: beside the interpreter, else on PATH. Raises UsageError."""
+    """The path of uv: beside the interpreter, else on PATH. Raises UsageError."""
     beside = Path(sys.executable).with_name("uv")
     found = str(beside) if beside.exists() else shutil.which("uv")
     if not found:
-        raise UsageError("uv is missing; it resolves wheels", next="pip install uv")
+        raise UsageError("uv is missing; it resolves wheels", id="uv-missing", next="pip install uv")
     return found
 
 
@@ -106,7 +107,11 @@ def target_tags(python: str, platform: str) -> list[Tag]:
     """The wheel tags that CPython `python` ("3.13") supports on `platform` ("aarch64-manylinux_2_39"), best first."""
     match = re.fullmatch(r"(aarch64|x86_64)-manylinux_2_(\d+)", platform)
     if not match:
-        raise InvalidError(f"{platform} is not a platform that wheels can be locked for", next="aarch64-manylinux_2_39")
+        raise InvalidError(
+            f"wheels cannot be locked for the platform {platform}",
+            id="wheel-platform-unknown",
+            next="use a platform such as aarch64-manylinux_2_39",
+        )
     machine, newest = match[1], int(match[2])
     platforms = []
     for minor in range(newest, _OLDEST_GLIBC[machine] - 1, -1):
@@ -123,7 +128,7 @@ def target_tags(python: str, platform: str) -> list[Tag]:
 
 
 def best_wheel(files: Iterable[str], version: Version, tags: Sequence[Tag]) -> str | None:
-    """The file name among `files` that is a wheel of `version` and fits best, as pip ranks them; None if none fits."""
+    """The wheel of `version` among the file names `files` that pip would rank first; None if none fits."""
     rank = {tag: place for place, tag in enumerate(tags)}
     best: tuple[int, Any, str] | None = None
     for file in files:
@@ -148,7 +153,9 @@ def _files(wanted: Sequence[tuple[str, Version]], tags: Sequence[Tag], index: st
         with PyPISimple(index) as client, ThreadPoolExecutor(8) as pool:
             return tuple(pool.map(lambda pin: _wheel(client, pin[0], pin[1], tags), sorted(wanted)))
     except requests.RequestException as error:
-        raise NetworkError(f"cannot read the package index: {type(error).__name__}", where=redact(index)) from error
+        raise NetworkError(
+            f"cannot read the package index: {type(error).__name__}", id="wheel-index-unreadable", where=redact(index)
+        ) from error
 
 
 def _wheel(client: PyPISimple, name: str, version: Version, tags: Sequence[Tag]) -> Wheel:
@@ -156,20 +163,26 @@ def _wheel(client: PyPISimple, name: str, version: Version, tags: Sequence[Tag])
     files = {package.filename: package for package in page.packages if not package.is_yanked}
     file = best_wheel(files, version, tags)
     if file is None:
-        raise PinError(f"{name} {version} has no wheel for the target", next="constrain it to a version that has one")
+        raise PinError(
+            f"{name} {version} has no wheel for the target",
+            id="wheel-missing",
+            next="constrain it to a version that has one",
+        )
     package = files[file]
     sha256 = (package.digests or {}).get("sha256")
     if not sha256:
-        raise PinError(f"the package index gives no sha256 for {file}", next="use an index that does")
+        raise PinError(
+            f"the package index has no sha256 for {file}", id="wheel-hash-missing", next="use an index that has it"
+        )
     size = package.size if package.size is not None else _size(client, package)
     return Wheel(name=name, version=str(version), file=file, sha256=sha256, size=size)
 
 
 def _size(client: PyPISimple, package: DistributionPackage) -> int:
-    """Bytes of a file, from the head of its response: older indexes do not list sizes."""
+    """The size of a file in bytes, from a HEAD request: older indexes do not list sizes."""
     answer = client.s.head(package.url, allow_redirects=True, headers={"Accept-Encoding": "identity"}, timeout=30)
     answer.raise_for_status()
     try:
         return int(answer.headers["Content-Length"])
     except (KeyError, ValueError):
-        raise NetworkError(f"the package index tells no size for {package.filename}") from None
+        raise NetworkError(f"the package index has no size for {package.filename}", id="wheel-size-missing") from None

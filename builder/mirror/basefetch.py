@@ -75,16 +75,21 @@ def _from_registry(plan: Plan, reference: Reference) -> tuple[bytes, bytes]:
     try:
         found = registry.manifest(reference)
         if found.is_index:
-            raise PinError(
-                "the pin is the digest of an index, not of one platform's image",
-                id="base-pin-index",
-                where=str(reference),
-                next=f"builder lock --update {plan.base}",
-            )
+            raise index_pin_error(reference, plan.base)
         config = registry.config(reference, found)
     except NetworkError as error:
         raise with_hermetic_hint(error, plan) from error
     return found.data, config
+
+
+def index_pin_error(reference: Reference, base: str) -> PinError:
+    """The error for a pin whose manifest digest is that of an index."""
+    return PinError(
+        "the pin is the digest of an index, not of one platform's image",
+        id="base-pin-index",
+        where=str(reference),
+        next=f"builder lock --update {base}",
+    )
 
 
 def with_hermetic_hint(error: NetworkError, plan: Plan) -> NetworkError:

@@ -87,7 +87,7 @@ def test_the_whole_repository_is_checked_within_a_second() -> None:
         (("--update", "tiny-whels"), "did you mean tiny-wheels"),
         (("--check", "widgt"), "did you mean widget"),
         (("vendor", "nowhere"), "[lock-name-unknown]"),
-        (("--update", "widget"), "widget is pinned by hand"),
+        (("--update", "widget"), "[lock-source-unrequested]"),
         (("--update", "vllm==nonsense"), "vllm==nonsense is not a released version"),
         (("--remote",), "[lock-remote-without-check]"),
         (("--check", "--update"), "[lock-options-conflict]"),
@@ -131,7 +131,7 @@ def test_a_section_without_a_request_and_one_that_was_edited_are_found(asked: Cl
     requests = asked.small.files.pop("recipes/locks/requests.yaml")
     said = asked("lock", "--check")
     assert said.code == 4
-    assert "tiny-root, tiny-wheels: no requests.yaml asks for it" in said.err
+    assert "tiny-root, tiny-wheels: no requests.yaml requests it" in said.err
     asked.small.files["recipes/locks/requests.yaml"] = requests
     asked.small.files["recipes/locks/tiny-root.json"]["packages"].reverse()
     said = asked("lock", "--check")
@@ -218,4 +218,4 @@ def test_an_installed_package_is_not_written_to(asked: Cli, tmp_path: Path) -> N
         check=False,
     )
     assert done.returncode == 2
-    assert "the installed package's own lock is not changed" in done.stderr
+    assert "[lock-project-installed]" in done.stderr

@@ -14,8 +14,8 @@ from packaging.version import Version
 from builder.errors import InvalidError
 from builder.knowledge.extract import dump, extract
 from builder.knowledge.pysource import Sources
+from builder.knowledge.sdist import fetch_sdist
 from builder.knowledge.table import FOLDER, load_table, versions
-from builder.lock.tables import fetch_sdist
 from tests.support.cache import SDISTS
 
 _OTHERS = {"0.20.1", "0.22.0", "0.25.0", "0.25.1", "0.26.0", "0.27.0", "0.28.0", "0.29.0", "0.30.0", "0.32.0"}

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from builder.errors import UsageError
+from builder.knowledge.sdist import fetch_sdist
 from builder.knowledge.table import load_table
-from builder.lock.tables import fetch_sdist
 from builder.model.check import Check
 from builder.model.plan import PlannedLayer
 from builder.model.recipe import Recipe

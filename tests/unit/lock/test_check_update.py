@@ -1,8 +1,10 @@
+"""`builder lock`: sections are checked against requests.yaml and updated; the committed lock is as requested."""
+
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,14 @@ import pytest
 
 from builder.cli.lock import lock
 from builder.errors import PinError, UsageError
-from builder.lock.findings import Change
+from builder.lock.findings import Change, LockReport
 from builder.lock.freshness import check, requested
 from builder.lock.seal import sealed
-from builder.lock.sections import Request, select, update
+from builder.lock.sections import Request, select, update_sections
+from builder.lock.selection import LockContext
 from builder.model.lock import DebRequest, LockSection, Wheel, WheelLock
 from builder.model.lockfile import load_requests, load_section, section_text, write_section
+from builder.project import Project
 from tests.support.errors import fails
 
 COMMITTED = Path(__file__).resolve().parents[3] / "recipes/locks"
@@ -52,6 +56,13 @@ def locks(tmp_path: Path) -> Path:
     folder.mkdir(parents=True)
     (folder / "requests.yaml").write_text(REQUESTS)
     return folder
+
+
+def update(locks: Path, names: Sequence[str] = (), *, fresh_too: bool = True, resolver: Index) -> list[Change]:
+    """Update the sections `names` of a project; fresh_too: also those that are not stale."""
+    report = LockReport()
+    update_sections(LockContext(Project((locks.parents[1],)), names, update=fresh_too), report, resolver)
+    return report.changes
 
 
 def test_missing_sections_are_resolved_those_first_that_others_build_upon(locks: Path) -> None:
@@ -102,8 +113,11 @@ def test_what_builds_upon_an_updated_section_is_updated_too(locks: Path) -> None
 
 
 def test_unknown_names_are_refused_with_a_hint(locks: Path) -> None:
-    with pytest.raises(UsageError, match="plain"):
+    with fails(UsageError, "lock-name-unknown") as caught:
         update(locks, ["plian"], resolver=Index())
+    assert "plain" in caught.value.cause
+    with fails(UsageError, "lock-section-unknown"):
+        select(load_requests(locks / "requests.yaml"), ["plian"])
 
 
 def test_check_finds_what_is_missing_changed_unrequested_or_damaged(locks: Path) -> None:
@@ -115,7 +129,7 @@ def test_check_finds_what_is_missing_changed_unrequested_or_damaged(locks: Path)
     (locks / "extra.json").write_text("{")
     found = {problem.name: problem.what for problem in check(locks)}
     assert found["plain"] == "was resolved from another request: requirements changed"
-    assert "does not ask for it" in found["old"]
+    assert "does not request it" in found["old"]
     assert "extra.json:1" in found["extra"]
 
 
@@ -189,14 +203,15 @@ def test_the_command_checks_without_network(
     locks: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("BUILDER_PROJECT", str(locks.parents[1]))
-    with pytest.raises(PinError, match="builder lock extra && builder lock plain"):
+    with fails(PinError, "lock-problems") as caught:
         lock(["plain", "extra"], check=True, json_=True)
+    assert caught.value.next == "builder lock extra && builder lock plain"
     assert [problem["name"] for problem in json.loads(capsys.readouterr().out)] == ["extra", "plain"]
     update(locks, resolver=Index())
     lock([], check=True)
     with fails(UsageError, "lock-name-unknown"):
         lock(["none"], check=True)
-    with pytest.raises(UsageError, match="choose one"):
+    with fails(UsageError, "lock-options-conflict"):
         lock([], check=True, update=True)
 
 

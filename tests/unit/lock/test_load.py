@@ -82,7 +82,7 @@ def test_an_invalid_section_names_line_and_key(tmp_path: Path, text: str, line: 
         ("[]", "not a lock section"),
         ('{"kind": "things"}', "debs, wheels, sources"),
         ('{"kind": ["debs"]}', "not a lock section"),
-        (edited('"name": "tools"', '"name": "other"'), "but the file says 'tools'"),
+        (edited('"name": "tools"', '"name": "other"'), "[file-name-mismatch]"),
         (edited('"name": "tools"', '"name": "tools", "name": "tools"'), "stands twice"),
         ("[" * 100_000, "not valid JSON"),
     ],
@@ -119,9 +119,9 @@ def test_requests_may_share_values_by_anchor(tmp_path: Path) -> None:
     [
         ("without: [one]", "without: [three]", "no other section 'three'"),
         ("without: [one]", "without: [two]", "no other section 'two'"),
-        ("constraints: *shared", "without: [two]", "itself leaves something out"),
+        ("constraints: *shared", "without: [two]", "[request-without-nested]"),
         ("platform:", "platfrom:", "did you mean 'platform'?"),
-        ("wheels:", "debs: {one: {suite: x, architecture: arm64, packages: [a]}}\nwheels:", "both"),
+        ("wheels:", "debs: {one: {suite: x, architecture: arm64, packages: [a]}}\nwheels:", "[request-name-twice]"),
     ],
 )
 def test_invalid_requests(tmp_path: Path, old: str, new: str, says: str) -> None:

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from builder.errors import InvalidError
-from builder.lock.gittree import tree_of_archive
+from builder.lock.git import tree_of_archive
 from builder.model.lock import SourceLock
 from builder.model.lockfile import load_section
 from tests.support import forge as forges
 from tests.support.cli import Cli, Said
+from tests.support.errors import fails
 from tests.support.forge import Forge, git
 from tests.support.mirror import Mirror
 
@@ -119,9 +120,9 @@ def test_a_section_that_was_edited_is_looked_up_as_a_whole(project: Project, for
     path = project.locks / "sources.json"
     good = path.read_text()
     path.write_text(good.replace(project.sources["2.0"].sha256, "0" * 64))
-    told = project.refused(4, "--check", "tool/1.0")
-    assert "tool/1.0: sources.json was changed since it was resolved" in told
-    assert "builder lock tool/1.0" in told
+    errors = project.refused(4, "--check", "tool/1.0")
+    assert "tool/1.0: sources.json was changed since it was resolved" in errors
+    assert "builder lock tool/1.0" in errors
     # Nothing is sealed that was not looked at.
     forge.broken.add(ARCHIVE.replace("1.0", "2.0"))
     project.refused(6, "--update", "tool/1.0", "--keep-going")
@@ -132,7 +133,7 @@ def test_a_section_that_was_edited_is_looked_up_as_a_whole(project: Project, for
     assert project("--check", "sources").code == 0
 
 
-def test_a_tag_that_moved_is_told(project: Project, forge: Forge) -> None:
+def test_a_tag_that_moved_is_errors(project: Project, forge: Forge) -> None:
     assert project("tool").code == 0
     old = project.sources["1.0"].commit
     forge.repository("someone/tool", {"Makefile": "other:\n"}, "v1.0")
@@ -151,17 +152,17 @@ def test_a_plain_file_server_will_do(project: Project, forge: Forge) -> None:
 
 def test_an_archive_that_is_not_the_tags_tree_is_refused(project: Project, forge: Forge) -> None:
     forge.archives[ARCHIVE] = forge.archive("someone/tool", "v2.0")
-    told = project.refused(4, "tool")
-    assert "tool/1.0: its archive does not hold the tree of its tag" in told
-    assert git(forge.root / "someone/tool", "rev-parse", "v2.0^{tree}") in told
+    errors = project.refused(4, "tool")
+    assert "[source-tree-mismatch]" in errors
+    assert git(forge.root / "someone/tool", "rev-parse", "v2.0^{tree}") in errors
 
 
 def test_a_second_mirror_must_serve_the_same(project: Project, forge: Forge, mirror: Mirror) -> None:
     project.ask({"versions": ["1.0"], "debian": {"1.0": POOL}})
     mirror.pool[POOL] = forge.archive("someone/tool", "v2.0")
-    assert "tool/1.0: its mirrors serve different archives" in project.refused(4, "tool")
+    assert "[source-mirrors-differ]" in project.refused(4, "tool")
     del mirror.pool[POOL]
-    assert "tool/1.0: not every mirror could be compared" in project.refused(6, "tool")
+    assert "[source-mirrors-incomplete]" in project.refused(6, "tool")
     mirror.pool[POOL] = forge.archive("someone/tool", "v1.0")
     assert project("tool").code == 0
     assert [entry.kind for entry in project.sources["1.0"].mirrors] == ["debian", "github"]
@@ -169,21 +170,21 @@ def test_a_second_mirror_must_serve_the_same(project: Project, forge: Forge, mir
     del mirror.pool[POOL]
     assert project("--update", "tool").code == 0
     forge.lost.add(ARCHIVE)
-    assert "no mirror has its archive" in project.refused(4, "--update", "tool")
+    assert "[source-archive-gone]" in project.refused(4, "--update", "tool")
 
 
 def test_what_is_not_there_and_what_does_not_answer(project: Project, forge: Forge) -> None:
     project.ask({"versions": ["9.0"]})
-    assert "there is no tag v9.0" in project.refused(4, "tool")
+    assert "[git-tag-missing]" in project.refused(4, "tool")
     project.ask({"versions": ["1.0"]})
     forge.broken.add(ARCHIVE)
-    assert "no mirror has its archive" in project.refused(6, "tool")
+    assert "[source-archive-unreachable]" in project.refused(6, "tool")
     project.cli.environ["BUILDER_GITHUB"] = "http://me:secret@127.0.0.1:1"
-    told = project.refused(6, "tool")
-    assert "cannot read the tag v1.0" in told
-    assert "secret" not in told
+    errors = project.refused(6, "tool")
+    assert "[git-tag-unreadable]" in errors
+    assert "secret" not in errors
     project.cli.environ["PATH"] = f"{project.cli.folder}/bin"
-    assert "the command git is missing" in project.refused(2, "tool")
+    assert "[git-missing]" in project.refused(2, "tool")
 
 
 def test_remote_checks_ask_every_mirror(project: Project, forge: Forge, mirror: Mirror) -> None:
@@ -206,8 +207,8 @@ def test_remote_checks_ask_every_mirror(project: Project, forge: Forge, mirror: 
 def test_versions_that_are_not_asked_for_any_more_go(project: Project) -> None:
     assert project("tool").code == 0
     project.ask({"versions": ["2.0"]})
-    assert "tool/1.0: is locked, but not requested any more" in project.refused(4, "--check", "tool")
-    assert "no source tool/1.0 is requested" in project.refused(2, "--update", "tool/1.0")
+    assert "tool/1.0: is locked, but no longer requested" in project.refused(4, "--check", "tool")
+    assert "[lock-source-version-unknown]" in project.refused(2, "--update", "tool/1.0")
     assert project("--update", "tool").code == 0
     assert list(project.sources) == ["2.0"]
 
@@ -252,12 +253,12 @@ def test_the_empty_tree(tmp_path: Path) -> None:
     ids=["two tops", "no top", "twice", "file and folder", "up", "git", "empty part", "deep", "empty"],
 )
 def test_what_no_commit_can_be(tmp_path: Path, members: list[tuple[str, bytes]]) -> None:
-    with pytest.raises(InvalidError, match="not an archive of a git commit"):
+    with fails(InvalidError, "source-archive-invalid"):
         tree_of_archive(archive(tmp_path, *members))
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"\x1f\x8b\x08", b"\x1f\x8b\x08\0\0\0\0\0\0\0xxxxxxxxxx"])
 def test_what_is_no_archive(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "x").write_bytes(data)
-    with pytest.raises(InvalidError):
+    with fails(InvalidError, "source-archive-invalid"):
         tree_of_archive(tmp_path / "x")

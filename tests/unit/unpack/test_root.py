@@ -116,7 +116,7 @@ def test_nothing_of_a_machine_is_in_it(root: Root, path: str) -> None:
     assert path not in root(deb("tool", {"usr/bin/tool": "x"}))
 
 
-def test_the_bundle_of_authorities_is_whole_and_openssl_finds_it(root: Root, tmp_path: Path) -> None:
+def test_the_bundle_of_authorities_is_sealed_and_openssl_finds_it(root: Root, tmp_path: Path) -> None:
     found = ssl.get_default_verify_paths().cafile
     if found is None or not Path(found).exists():
         pytest.skip("this machine has no bundle of its own to take certificates from")

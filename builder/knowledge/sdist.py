@@ -1,4 +1,4 @@
-"""Brings a vLLM source distribution here, from the package index that this machine is configured for."""
+"""Downloads a vLLM source distribution and updates the option table that is read from it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from builder.knowledge.extract import dump, extract
 from builder.knowledge.table import FOLDER, Table, load_table
 from builder.store.blobs import hash_of
 
-_EXAMPLE = "name a version that was released, for example vllm==0.33.0"
+_EXAMPLE = "name a released version, for example vllm==0.33.0"
 
 
 def fetch_sdist(version: str, folder: Path, expected: str | None = None) -> Path:
-    """The path of vLLM's source distribution in `folder`, downloaded when it is not there as it should be.
+    """The path of vLLM's source distribution in `folder`, downloaded when it is missing or has another hash.
 
-    expected: its sha256; without it, what the index says. Nothing is built or run. Raises PinError, NetworkError.
+    expected: its sha256; without it, the hash that the index lists. Nothing is built or executed. Raises PinError,
+    NetworkError.
     """
     import requests
     from pypi_simple import DigestMismatchError, PyPISimple
@@ -37,16 +38,21 @@ def fetch_sdist(version: str, folder: Path, expected: str | None = None) -> Path
             found = next((p for p in packages if p.package_type == "sdist" and p.version == version), None)
             if found is None:
                 what = f"the package index has no source distribution of vllm {version}"
-                raise PinError(what, where=redact(index), next=_EXAMPLE)
+                raise PinError(what, id="vllm-sdist-missing", where=redact(index), next=_EXAMPLE)
             digest = (found.digests or {}).get("sha256", "")
             if expected and digest != expected:
-                raise PinError(f"{found.filename} is another file than the table was read from", where=redact(index))
+                raise PinError(
+                    f"{found.filename} is not the file that the option table was read from",
+                    id="vllm-sdist-changed",
+                    where=redact(index),
+                )
             if not _is(path, digest):
                 folder.mkdir(parents=True, exist_ok=True)
                 client.download_package(found, part, verify=True)
                 part.replace(path)
     except (requests.RequestException, DigestMismatchError) as error:
-        raise NetworkError(f"cannot fetch vllm {version}: {type(error).__name__}", where=redact(index)) from error
+        what = f"cannot fetch vllm {version}: {type(error).__name__}"
+        raise NetworkError(what, id="vllm-sdist-unreachable", where=redact(index)) from error
     finally:
         part.unlink(missing_ok=True)
     return path
@@ -57,18 +63,18 @@ def _is(path: Path, sha256: str) -> bool:
 
 
 def update_table(version: str, folder: Path) -> Table | None:
-    """Writes the option table of `version` anew; the table if it changed. folder: where source distributions are kept.
+    """Write the option table of `version`; returns it if it changed. folder: the cache of source distributions.
 
-    Raises UsageError for what is no version, PinError, NetworkError, InvalidError.
+    Raises UsageError when `version` is not a released version, PinError, NetworkError, InvalidError.
     """
     if not re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", version):
-        raise UsageError(f"vllm=={version} is not a released version", next=_EXAMPLE)
+        raise UsageError(f"vllm=={version} is not a released version", id="vllm-version-unreleased", next=_EXAMPLE)
     sdist = fetch_sdist(version, folder)
     try:
         table = extract(version, sdist)
     except InvalidError as error:
-        mend = error.next or "versions before 0.18 are laid out otherwise; for a newer one say in extract.py what moved"
-        raise InvalidError(f"vllm {version}: {error.what}", where=error.where, cause=error.cause, next=mend) from None
+        advice = error.next or "before 0.18 the layout differs; for a newer version adapt builder/knowledge/extract.py"
+        raise error.replaced(what=f"vllm {version}: {error.what}", next=advice) from None
     if table == load_table(version):
         return None
     write_file(FOLDER / f"{version}.yaml", dump(table).encode("utf-8"))
