@@ -33,6 +33,7 @@ def run_and_report(arguments: Sequence[str] | None = None) -> int:
 
     arguments: of the command line; None: those of this process. Signals and standard streams stay as they are.
     """
+    # Imports of ours are inside functions, so that Ctrl-C while they load is handled too.
     from builder.errors import ExitCode
 
     try:

@@ -1,4 +1,4 @@
-"""Bad input has its exit code and a message that says what to do, never a traceback; nothing is left behind."""
+"""Exit codes and messages for wrong usage, invalid files and failing machines; no traceback, no files left behind."""
 
 from __future__ import annotations
 
@@ -82,11 +82,11 @@ INVALID: list[tuple[str, Change, str]] = [
     (
         "unknown key",
         lambda f: f["recipes/tiny.yaml"].update(layer=[]),
-        "tiny.yaml:17: unknown key 'layer'\n  cause: did you mean 'layers'?",
+        "[key-unknown]\n  cause: did you mean 'layers'?",
     ),
-    ("malformed", lambda f: f.update({"recipes/tiny.yaml": "name: tiny\n  bad: [\n"}), "tiny.yaml:2: not valid YAML"),
+    ("malformed", lambda f: f.update({"recipes/tiny.yaml": "name: tiny\n  bad: [\n"}), "[yaml-invalid]"),
     ("nested", lambda f: f.update({"recipes/tiny.yaml": "a: " + "[" * 100_000}), "nested too deeply"),
-    ("not UTF-8", lambda f: f.update({"recipes/tiny.yaml": b"\xff"}), "not UTF-8"),
+    ("not UTF-8", lambda f: f.update({"recipes/tiny.yaml": b"\xff"}), "[file-not-text]"),
     (
         "layer",
         lambda f: f["dockerfiles/layers/placed/layer.yaml"].update(producer="magic"),
@@ -98,7 +98,7 @@ INVALID: list[tuple[str, Change, str]] = [
         "'y' is undefined",
     ),
     ("lock", lambda f: f.update({"recipes/locks/tiny-root.json": "{"}), "tiny-root.json:1: not valid JSON"),
-    ("twice", lambda f: f["recipes/tiny.yaml"]["layers"].append("placed"), "layer 'placed' stands twice"),
+    ("twice", lambda f: f["recipes/tiny.yaml"]["layers"].append("placed"), "[layer-used-twice]"),
 ]
 
 
@@ -110,7 +110,7 @@ def test_an_invalid_file_is_3(cli: Cli, change: Change, what: str) -> None:
     assert what in said.err
 
 
-def test_an_engine_that_is_none_is_2_even_when_nothing_is_left_to_build(online: Cli) -> None:
+def test_an_unknown_engine_is_2_even_when_nothing_is_left_to_build(online: Cli) -> None:
     assert online(*BUILD).code == 0
     said = online(*BUILD, BUILDER_ENGINE="podman")
     assert (said.code, said.out) == (2, "")
@@ -121,14 +121,14 @@ def test_an_engine_that_is_none_is_2_even_when_nothing_is_left_to_build(online: 
     ("name", "command", "code", "what"),
     [
         ("recipes/.#tiny.yaml", "list", 0, ""),
-        ("recipes/Bad Name.yaml", "list", 3, "'Bad Name' is not usable as a name"),
-        ("recipes/other.yaml", "list", 3, "other.yaml: is not a file"),
-        ("recipes/bases/other.yaml", "list bases", 3, "other.yaml: is not a file"),
-        ("recipes/locks/tiny-wheels.json", "plan --recipe tiny", 3, "tiny-wheels.json: is not a file"),
-        ("dockerfiles/layers/placed/key", "plan --recipe tiny", 3, "a layer's folder holds files, and no links"),
+        ("recipes/Bad Name.yaml", "list", 3, "[file-name-invalid]"),
+        ("recipes/other.yaml", "list", 3, "[file-not-regular]"),
+        ("recipes/bases/other.yaml", "list bases", 3, "[file-not-regular]"),
+        ("recipes/locks/tiny-wheels.json", "plan --recipe tiny", 3, "[file-not-regular]"),
+        ("dockerfiles/layers/placed/key", "plan --recipe tiny", 3, "[file-not-regular]"),
     ],
 )
-def test_a_link_to_nowhere_is_told_by_its_name(cli: Cli, name: str, command: str, code: int, what: str) -> None:
+def test_a_broken_link_is_reported_with_its_path(cli: Cli, name: str, command: str, code: int, what: str) -> None:
     cli.write()
     path = cli.folder / "project" / name
     path.unlink(missing_ok=True)
@@ -137,6 +137,7 @@ def test_a_link_to_nowhere_is_told_by_its_name(cli: Cli, name: str, command: str
     said = cli(*command.split())
     assert said.code == code
     assert what in said.err
+    assert code == 0 or path.name in said.err
 
 
 def test_a_layers_folder_brings_no_file_of_this_machine_into_a_build(cli: Cli) -> None:
@@ -147,21 +148,22 @@ def test_a_layers_folder_brings_no_file_of_this_machine_into_a_build(cli: Cli) -
     cli.keep = True
     said = cli("plan", "--recipe", "tiny")
     assert said.code == 3
-    assert "compiled/key: is not a file" in said.err
+    assert "compiled/key: " in said.err
+    assert "[file-not-regular]" in said.err
 
 
 def test_a_template_that_is_not_utf8_is_3(cli: Cli) -> None:
     cli.small.files["dockerfiles/layers/compiled/Dockerfile.j2"] = b"FROM x\xff"
     said = cli(*BUILD)
     assert said.code == 3
-    assert "Dockerfile.j2: not UTF-8 text" in said.err
+    assert "Dockerfile.j2: " in said.err
 
 
-def test_a_layer_that_no_layer_is_is_2_and_named_with_the_recipe(cli: Cli) -> None:
+def test_an_unknown_layer_of_a_recipe_is_2_with_a_suggestion(cli: Cli) -> None:
     cli.small.files["recipes/tiny.yaml"]["layers"].append("plaiced")
     said = cli(*BUILD)
     assert said.code == 2
-    assert "there is no layer 'plaiced'\n  cause: did you mean placed?" in said.err
+    assert "[name-unknown]\n  cause: did you mean placed?" in said.err
 
 
 def test_a_missing_section_is_4_and_says_how_to_lock_it(cli: Cli) -> None:
