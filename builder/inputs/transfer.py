@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator
-from email.utils import parsedate_to_datetime
 from enum import Enum
 from pathlib import Path
 from threading import Event
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from builder.errors import Cancelled, NetworkError, PinError
 from builder.model.inputs import Input
+from builder.retry import retry_after
 from builder.store.blobs import Blobs, BlobWriter
 
 if TYPE_CHECKING:
@@ -168,18 +167,8 @@ def check_status(response: requests.Response) -> None:
     if code in (404, 410):
         raise TransferError(Reason.GONE, detail)
     if code in (408, 425, 429) or code >= 500:
-        raise TransferError(Reason.TRANSIENT, detail, retry_after(response.headers.get("Retry-After", "")))
+        raise TransferError(Reason.TRANSIENT, detail, retry_after(response.headers.get("Retry-After", "")) or 0)
     raise TransferError(Reason.REFUSED, detail)
-
-
-def retry_after(value: str) -> float:
-    """Seconds to wait by a Retry-After header, which holds seconds or a date; 0 when it holds neither."""
-    if value.strip().isdigit():
-        return float(value)
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
-        return 0.0
 
 
 @contextlib.contextmanager

@@ -17,7 +17,8 @@ from builder.model.inputs import Input
 from builder.model.reference import Reference
 from builder.oci.manifest import check_platform
 from builder.parallel import each
-from builder.registry.client import MismatchError, Registry
+from builder.registry.client import Registry
+from builder.registry.errors import MismatchError
 
 PLATFORM = "linux/arm64"
 

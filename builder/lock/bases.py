@@ -14,7 +14,8 @@ from builder.lock.seal import is_own_pin, sealed_pin
 from builder.model.base import Base, Pin
 from builder.model.reference import Reference
 from builder.parallel import each
-from builder.registry.client import MismatchError, Registry
+from builder.registry.client import Registry
+from builder.registry.errors import MismatchError
 
 PLATFORM = "linux/arm64"
 

@@ -118,7 +118,7 @@ def _read(path: Path) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
-        raise InvalidError(f"cannot read it: {error.strerror}", where=str(path)) from None
+        raise InvalidError(f"cannot read: {error.strerror}", id="login-file-unreadable", where=str(path)) from None
     except (ValueError, RecursionError):
         raise _invalid(path, "it is not JSON") from None
     if not isinstance(config, dict):
@@ -151,7 +151,9 @@ def _decode(entry: object, where: str) -> Login | None:
     if entry is None:
         return None
     if not isinstance(entry, dict):
-        raise InvalidError("not a JSON object", where=where, next="mend the file, or log in again")
+        raise InvalidError(
+            "not a JSON object", id="login-entry-malformed", where=where, next="correct the file, or log in again"
+        )
     if isinstance(token := entry.get("identitytoken"), str) and token:
         return Login(identity_token=token)
     username, password = entry.get("username"), entry.get("password")
@@ -159,7 +161,9 @@ def _decode(entry: object, where: str) -> Login | None:
         try:
             text = base64.b64decode("".join(encoded.split()), validate=True).decode()
         except (binascii.Error, UnicodeDecodeError, ValueError):
-            raise InvalidError("its auth is not base64 of UTF-8 text", where=where, next="log in again") from None
+            raise InvalidError(
+                "its auth is not base64 of UTF-8 text", id="login-auth-malformed", where=where, next="log in again"
+            ) from None
         username, _, password = text.partition(":")
         password = password.rstrip("\0")
     if not isinstance(username, str) or not isinstance(password, str) or not username:
@@ -173,4 +177,10 @@ def _login(username: str, secret: str) -> Login:
 
 
 def _invalid(path: Path, cause: str) -> InvalidError:
-    return InvalidError("cannot read logins", where=str(path), cause=cause, next="mend the file, or log in again")
+    return InvalidError(
+        "cannot read logins",
+        id="login-file-malformed",
+        where=str(path),
+        cause=cause,
+        next="correct the file, or log in again",
+    )

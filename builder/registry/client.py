@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from builder.digest import Digest, is_digest
 from builder.errors import BuilderError, NetworkError, PinError, UsageError
@@ -24,16 +23,17 @@ from builder.oci.manifest import (
 )
 from builder.registry.auth import Credentials
 from builder.registry.config import Endpoint, RegistriesConfig
-from builder.registry.errors import TransientError
+from builder.registry.errors import MismatchError, TransientError, mismatch
 from builder.registry.session import RegistrySession, pull, push
-from builder.registry.transport import Patience, in_time, next_url, same_origin, stream
+from builder.registry.tags import list_tags
+from builder.registry.transport import in_time, stream
 from builder.registry.upload import mount_blob, upload_blob
+from builder.retry import Patience
 
 if TYPE_CHECKING:
     import requests
 
 _ACCEPT = ", ".join(MANIFESTS + INDEXES)
-_PAGES = 500
 _Result = TypeVar("_Result")
 
 
@@ -78,19 +78,18 @@ class Registry:
             ref = ref.at(choose_platform(found, platform, str(ref)))
             found = self.manifest(ref)
             if found.is_index:
-                raise PinError("this is an index, not the image that an index calls it", where=str(ref))
+                raise PinError("the index lists an index where it names an image", id="index-nested", where=str(ref))
         check_platform(self.config(ref, found), platform, str(ref))
         return found, index
 
     def config(self, ref: Reference, manifest: Manifest) -> bytes:
         """The config that an image's manifest names."""
         if manifest.is_index:
-            raise UsageError("an index has no config", where=str(ref))
+            raise UsageError("an index has no config", id="index-has-no-config", where=str(ref))
         descriptor = manifest.config
         if descriptor.size > MANIFEST_LIMIT:
-            raise NetworkError(
-                f"a config of {descriptor.size} bytes", where=str(ref), cause="that is no image's config"
-            )
+            what = f"a config of {descriptor.size} bytes"
+            raise NetworkError(what, id="config-too-large", where=str(ref), cause="the config of an image is smaller")
 
         def read(endpoint: Endpoint) -> bytes:
             response = self._open(endpoint, ref, descriptor.digest)
@@ -141,7 +140,7 @@ class Registry:
     def _put(self, target: Reference, data: bytes, media_type: str) -> tuple[Digest, Mapping[str, str]]:
         digest = Digest.of(data)
         if target.digest not in (None, digest):
-            raise PinError(f"got {digest}, expected {target.digest}", where=str(target))
+            raise PinError(f"got {digest}, expected {target.digest}", id="manifest-digest-mismatch", where=str(target))
         endpoint = self._session.config.origin(target.registry)
         path = f"{target.repository}/manifests/{target.tag or digest}"
         response = self._session.send(
@@ -149,12 +148,13 @@ class Registry:
         )
         if response.status_code not in (200, 201):
             error = self._session.error(response, endpoint, str(target))
-            raise NetworkError(error.what, where=error.where, cause=error.cause, next=error.next)
+            raise NetworkError(error.what, id=error.id, where=error.where, cause=error.cause, next=error.next)
         response.close()
         stored = response.headers.get("Docker-Content-Digest", digest)
         if stored != digest:
             raise PinError(
                 "the registry stored another manifest",
+                id="registry-stored-other-manifest",
                 where=str(target),
                 cause=f"it says {ascii(stored)[1:-1][:100]}, we sent {digest}",
             )
@@ -162,12 +162,12 @@ class Registry:
 
     def tags(self, ref: Reference) -> list[str]:
         """The tags of a repository, as the registry orders them."""
-        return self._read(ref, lambda endpoint: self._tags(endpoint, ref))
+        return self._read(ref, lambda endpoint: list_tags(self._session, endpoint, ref))
 
     def _read(self, ref: Reference, attempt: Callable[[Endpoint], _Result]) -> _Result:
         """Try mirrors, then the registry; patiently only when none of them answers.
 
-        What hashes to something else is the news; else what the registry said, and of mirrors why they did not help.
+        A digest mismatch outranks other errors; else the error is the registry's, with the reasons of its mirrors.
         """
         *mirrors, origin = self._session.config.endpoints(ref.registry)
         # One that did not answer is asked last from then on.
@@ -185,7 +185,7 @@ class Registry:
                     self._silent.discard(endpoint)
                     return result
             todo = [endpoint for endpoint in todo if isinstance(failed[endpoint], TransientError)]
-        raise _news(failed, origin)
+        raise _read_error(failed, origin)
 
     def _manifest(self, endpoint: Endpoint, ref: Reference) -> Manifest:
         repository = endpoint.repository(ref.repository)
@@ -194,14 +194,14 @@ class Registry:
         response, data = self._session.get(endpoint, path, scopes, str(ref), accept=_ACCEPT, limit=MANIFEST_LIMIT)
         where = f"{ref} from {endpoint.host}"
         if ref.digest is not None and Digest.of(data) != ref.digest:
-            raise MismatchError(
+            raise mismatch(
                 f"got {Digest.of(data)}, expected {ref.digest}",
                 where=where,
                 cause="the registry, a mirror or a proxy served another manifest than the pinned one",
             )
         said = response.headers.get("Docker-Content-Digest")
         if said is not None and not _is_digest_of(data, said):
-            raise MismatchError("the manifest is not the one that the registry says it is", where=where)
+            raise mismatch("the manifest is not the one that the registry says it is", where=where)
         return parse_manifest(data, response.headers.get("Content-Type", ""), where)
 
     def _check_manifest(self, endpoint: Endpoint, ref: Reference) -> None:
@@ -217,7 +217,7 @@ class Registry:
         response.close()
         said = response.headers.get("Docker-Content-Digest", "")
         if is_digest(said) and said != ref.digest:
-            raise MismatchError(
+            raise mismatch(
                 "the registry has another manifest under this digest",
                 where=f"{ref} from {endpoint.host}",
                 cause=f"it says that its digest is {said}",
@@ -241,7 +241,7 @@ class Registry:
         try:
             yield from verified(self._chunks(endpoint, ref, digest, response), digest, where, size)
         except PinError as error:
-            raise MismatchError(error.what, where=error.where, cause=error.cause) from None
+            raise mismatch(error.what, where=error.where, cause=error.cause) from None
 
     def _chunks(
         self, endpoint: Endpoint, ref: Reference, digest: Digest, response: requests.Response
@@ -263,56 +263,18 @@ class Registry:
                     raise
             response = self._open(endpoint, ref, digest, position)
 
-    def _tags(self, endpoint: Endpoint, ref: Reference) -> list[str]:
-        repository = endpoint.repository(ref.repository)
-        target = f"{repository}/tags/list?n=1000"
-        found: dict[str, None] = {}
-        for _ in range(_PAGES):
-            what = f"tags of {ref.repository}"
-            response, data = self._session.get(endpoint, target, pull(repository), what, limit=MANIFEST_LIMIT)
-            page = _tag_list(data, endpoint)
-            before = len(found)
-            found.update(dict.fromkeys(page))
-            link = re.match(r'\s*<([^>]+)>\s*;\s*rel="?next"?', response.headers.get("Link", ""))
-            if link is None or len(found) == before:
-                return list(found)
-            target = next_url(response.url, link[1])
-            if not same_origin(target, endpoint.base):
-                break
-        raise NetworkError("a list of tags without an end", where=endpoint.host)
 
-
-class MismatchError(PinError):
-    """Something was there, and it was not what its digest says: the registry's fault, or that of what is between."""
-
-    def __init__(self, what: str, *, where: str, cause: str = "") -> None:
-        super().__init__(what, where=where, cause=cause, next="check the registry, and any mirror or proxy before it")
-
-
-def _news(failed: Mapping[Endpoint, BuilderError], origin: Endpoint) -> BuilderError:
-    """What to tell when neither the mirrors nor the registry helped."""
+def _read_error(failed: Mapping[Endpoint, BuilderError], origin: Endpoint) -> BuilderError:
+    """The error when neither the mirrors nor the registry served: a mismatch first, else the registry's own."""
     for error in failed.values():
         if isinstance(error, MismatchError):
             return error
     last = failed[origin]
-    told = [f"its mirror {place.host}: {error.what}" for place, error in failed.items() if place != origin]
-    causes = "; ".join(text for text in (last.cause, *told) if text)
-    return type(last)(last.what, where=last.where, cause=causes, next=last.next)
+    of_mirrors = [f"its mirror {place.host}: {error.what}" for place, error in failed.items() if place != origin]
+    causes = "; ".join(text for text in (last.cause, *of_mirrors) if text)
+    return last.replaced(cause=causes)
 
 
 def _is_digest_of(data: bytes, digest: str) -> bool:
     algorithm, _, value = digest.partition(":")
     return algorithm in ("sha256", "sha384", "sha512") and hashlib.new(algorithm, data).hexdigest() == value
-
-
-def _tag_list(data: bytes, endpoint: Endpoint) -> list[str]:
-    import json
-
-    try:
-        answer: Any = json.loads(data)
-        tags = answer["tags"] or []
-        if isinstance(tags, list) and all(isinstance(tag, str) for tag in tags):
-            return tags
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
-    raise NetworkError("the registry's list of tags makes no sense", where=endpoint.host)

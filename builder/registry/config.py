@@ -85,9 +85,13 @@ class RegistriesConfig:
         except FileNotFoundError:
             if chosen is None:
                 return cls()
-            raise InvalidError("no such file", where=str(file), next="mend BUILDER_REGISTRIES") from None
+            raise InvalidError(
+                "no such file", id="registries-file-missing", where=str(file), next="correct BUILDER_REGISTRIES"
+            ) from None
         except OSError as error:
-            raise InvalidError(f"cannot read it: {error.strerror}", where=str(file)) from None
+            raise InvalidError(
+                f"cannot read: {error.strerror}", id="registries-file-unreadable", where=str(file)
+            ) from None
         return cls(_parse(text, str(file)))
 
     def origin(self, registry: str) -> Endpoint:
@@ -121,7 +125,7 @@ def _parse(text: bytes, where: str) -> dict[str, RegistryEntry]:
     try:
         value = parse_yaml(text.decode("utf-8"), where)
     except UnicodeDecodeError:
-        raise InvalidError("not UTF-8 text", where=where) from None
+        raise InvalidError("not UTF-8 text", id="registries-file-not-utf8", where=where) from None
     if value is None:
         return {}
     try:
@@ -132,4 +136,6 @@ def _parse(text: bytes, where: str) -> dict[str, RegistryEntry]:
         keys = ".".join(str(part) for part in path)
         line = line_of(compose(text.decode("utf-8")), path)
         said = in_yaml_words(first["msg"])
-        raise InvalidError(f"{keys}: {said}" if keys else said, where=f"{where}:{line}") from None
+        raise InvalidError(
+            f"{keys}: {said}" if keys else said, id="registries-file-invalid", where=f"{where}:{line}"
+        ) from None

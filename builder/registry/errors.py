@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from builder.errors import NetworkError
+from builder.errors import NetworkError, PinError
 
 _LOOK_AGAIN = "check the network, the proxy settings and registries.yaml"
 
@@ -13,6 +13,16 @@ class TransientError(NetworkError):
     """A failure that may pass: the request can be made again, after `pause` seconds if the server said so."""
 
     pause: float | None = None
+
+
+class MismatchError(PinError):
+    """The bytes that a registry, mirror or proxy served do not match their digest."""
+
+
+def mismatch(what: str, *, where: str, cause: str = "") -> MismatchError:
+    """The error for bytes that do not match their digest."""
+    advice = "check the registry, and any mirror or proxy before it"
+    return MismatchError(what, id="registry-content-mismatch", where=where, cause=cause, next=advice)
 
 
 def origin_of(url: str) -> str:
@@ -37,22 +47,28 @@ def failure(error: BaseException, url: str) -> NetworkError:
     if is_one(requests.exceptions.SSLError, urllib3.exceptions.SSLError):
         return NetworkError(
             "no secure connection",
+            id="tls-failed",
             where=where,
             cause="its TLS certificate is not trusted, or it does not speak TLS",
             next="set REQUESTS_CA_BUNDLE, or mark the registry insecure in registries.yaml",
         )
     if is_one(requests.exceptions.InvalidHeader):
-        return NetworkError("its answer makes no sense", where=where, next=_LOOK_AGAIN)
+        return NetworkError("the answer is malformed", id="http-answer-malformed", where=where, next=_LOOK_AGAIN)
     # Our own addresses are checked before, so are those that a redirect leads to.
     if is_one(requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema):
         return NetworkError(
-            "an address that cannot be used",
+            "an unusable address",
+            id="address-unusable",
             where=where,
             cause="most likely that of a proxy",
             next="check http_proxy, https_proxy and all_proxy",
         )
     if type(error) is OSError and error.errno is None:  # how requests tells it
-        return NetworkError("the file that REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE names is not there", where=where)
+        return NetworkError(
+            "the file that REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE names does not exist",
+            id="ca-bundle-missing",
+            where=where,
+        )
     # The system's words first: urllib3 counts a refused connection among its timeouts.
     system = next(
         (part.strerror for part in seen if isinstance(part, OSError) and isinstance(part.strerror, str)), None
@@ -61,7 +77,7 @@ def failure(error: BaseException, url: str) -> NetworkError:
     text = system or ("no answer in time" if late else "the connection broke")
     if is_one(requests.exceptions.ProxyError, urllib3.exceptions.ProxyError):
         text = f"the proxy cannot be reached ({system})" if system else "the proxy refused"
-    return TransientError(f"no connection: {text}", where=where, next=_LOOK_AGAIN)
+    return TransientError(f"no connection: {text}", id="connection-failed", where=where, next=_LOOK_AGAIN)
 
 
 def _chain(error: BaseException) -> list[BaseException]:

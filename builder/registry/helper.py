@@ -31,9 +31,9 @@ def ask_helper(name: str, server: str) -> tuple[str, str] | None:
             username, secret = answer["Username"], answer["Secret"]
             if isinstance(username, str) and isinstance(secret, str):
                 return username, secret
-            raise HelperError(f"{program} answered nonsense")
+            raise HelperError(f"{program} printed a malformed answer")
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise HelperError(f"{program} answered nonsense") from None
+        raise HelperError(f"{program} printed a malformed answer") from None
     except subprocess.TimeoutExpired:
         raise HelperError(f"{program} did not answer in {_SECONDS} s") from None
     except OSError:

@@ -27,7 +27,7 @@ def push_image(image: Image, store: Store, target: Reference, told: Told, regist
     Raises NetworkError, PinError or UsageError.
     """
     if target.digest is not None and target.digest != image.digest:
-        raise UsageError(f"{target} names another digest than the image's, {image.digest}")
+        raise UsageError(f"{target} names another digest than the image's, {image.digest}", id="push-digest-mismatch")
     client = registry or Registry()
     origin = Reference.parse(image.base.reference) if image.base else None
 

@@ -13,7 +13,8 @@ from builder.registry.auth import Credentials
 from builder.registry.config import Endpoint, RegistriesConfig
 from builder.registry.errors import TransientError
 from builder.registry.token import Authorizer, Scopes
-from builder.registry.transport import Body, Patience, Transport, same_origin, small
+from builder.registry.transport import Body, Transport, same_origin, small
+from builder.retry import Patience
 
 if TYPE_CHECKING:
     import requests
@@ -103,19 +104,30 @@ class RegistrySession:
         if status in (401, 403):
             if not same_origin(response.url, endpoint.base):
                 return NetworkError(
-                    "the registry's storage refuses access", where=where, cause=f"{_host(response)} answered {status}"
+                    "the registry's storage refuses access",
+                    id="registry-storage-refused",
+                    where=where,
+                    cause=f"{_host(response)} answered {status}",
                 )
             return self.authorizer.refused(endpoint)
         if status == 404:
             return PinError(
                 "the registry does not have it",
+                id="registry-content-missing",
                 where=where,
                 cause=code or "it was deleted or never pushed there",
                 next="check the reference; `builder lock --update` pins what is there now",
             )
         if status == 407:
-            return NetworkError("the proxy wants a login", where=where, next="check http_proxy and https_proxy")
-        return NetworkError(f"the registry answered {status}", where=where, cause=code, next="try again later")
+            return NetworkError(
+                "the proxy requires a login",
+                id="proxy-login-required",
+                where=where,
+                next="check http_proxy and https_proxy",
+            )
+        return NetworkError(
+            f"the registry answered {status}", id="registry-status", where=where, cause=code, next="try again later"
+        )
 
 
 def error_code(response: requests.Response) -> str:

@@ -115,6 +115,7 @@ class Authorizer:
         usual = "it is not there, or this login (or none) may not do that"
         return NetworkError(
             "the registry refuses access",
+            id="registry-access-refused",
             where=endpoint.host,
             cause="; ".join(text for text in (cause or usual, problem) if text),
             next=f"docker login {endpoint.host}",
@@ -160,7 +161,8 @@ class Authorizer:
         except ValueError:
             pass
         raise NetworkError(
-            "the registry names no token server that can be used",
+            "the registry names no usable token server",
+            id="token-server-unusable",
             where=endpoint.host,
             cause="the realm of its challenge is not an https address",
         )
@@ -175,6 +177,7 @@ class Authorizer:
         if not isinstance(token, str) or not re.fullmatch(r"[\x21-\x7e]+", token):
             raise NetworkError(
                 f"the registry's token server answered {status} without a token",
+                id="token-missing",
                 where=endpoint.host,
                 next="try again later",
             )

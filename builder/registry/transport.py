@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import email.utils
 import queue
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass, field
 from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
@@ -16,6 +14,7 @@ from urllib.parse import urljoin, urlsplit
 from builder.errors import NetworkError
 from builder.registry.config import is_loopback
 from builder.registry.errors import TransientError, failure, origin_of
+from builder.retry import Patience, retry_after
 
 if TYPE_CHECKING:
     import requests
@@ -29,47 +28,6 @@ _CONNECTIONS = 32
 """Kept open to one host; more than that are closed after use."""
 Body = bytes | Callable[[], Any] | None
 """bytes, or what makes a fresh stream of them for every attempt."""
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How long to wait, in seconds. total: all pauses of one request; pause: the first, doubled each time.
-
-    read: between two bytes. whole: for an answer's headers, and for a small body, however steadily they trickle.
-    """
-
-    attempts: int = 4
-    pause: float = 0.5
-    total: float = 90.0
-    connect: float = 10.0
-    read: float = 60.0
-    whole: float = 120.0
-    sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
-
-    def budget(self) -> Budget:
-        """A fresh allowance for one request."""
-        return Budget(self)
-
-
-class Budget:
-    """The attempts and pauses that are left to one request."""
-
-    def __init__(self, patience: Patience) -> None:
-        self._patience = patience
-        self._left = patience.attempts - 1
-        self._seconds = patience.total
-        self._pause = patience.pause
-
-    def again(self, asked: float | None = None) -> bool:
-        """Pause, at least for the seconds that the server `asked` for; False (at once) when patience is at its end."""
-        pause = max(asked or 0.0, self._pause)
-        if self._left <= 0 or pause > self._seconds:
-            return False
-        self._left -= 1
-        self._seconds -= pause
-        self._pause *= 2
-        self._patience.sleep(pause)
-        return True
 
 
 class Transport:
@@ -130,7 +88,7 @@ class Transport:
                 return response
             response.close()
             url = next_url(url, target)
-        raise NetworkError("the registry sends from one address to the next", where=home)
+        raise NetworkError("the registry redirects too often", id="redirect-endless", where=home)
 
     def _once(self, method: str, url: str, headers: dict[str, str], body: Any) -> requests.Response:
         import requests
@@ -219,7 +177,7 @@ def small(response: requests.Response, limit: int, seconds: float = Patience.who
         for chunk in in_time(chunks, seconds, where):
             data += chunk
             if len(data) > limit:
-                raise NetworkError(f"an answer longer than {limit} bytes", where=where)
+                raise NetworkError(f"an answer longer than {limit} bytes", id="answer-too-long", where=where)
     return bytes(data)
 
 
@@ -242,25 +200,20 @@ def next_url(url: str, target: str) -> str:
     except ValueError:
         fits = False
     if not fits or there.scheme not in ("http", "https"):
-        raise NetworkError("the registry redirects to nowhere", where=origin_of(url))
+        raise NetworkError("the registry redirects to an invalid address", id="redirect-invalid", where=origin_of(url))
     if here.scheme == "https" and there.scheme == "http":
-        raise NetworkError("the registry redirects from https to http", where=origin_of(url), cause="that is not safe")
+        raise NetworkError(
+            "the registry redirects from https to http",
+            id="redirect-insecure",
+            where=origin_of(url),
+            cause="that is not safe",
+        )
     return joined
 
 
 def same_origin(one: str, other: str) -> bool:
     """Whether two URLs have the same scheme, host and port."""
     return origin_of(one) == origin_of(other)
-
-
-def retry_after(response: requests.Response) -> float | None:
-    """The seconds that a Retry-After header asks for, written as a number or as a date."""
-    text = response.headers.get("Retry-After", "").strip()
-    if text.isascii() and text.isdigit():
-        return float(text[:9])
-    with contextlib.suppress(ValueError, TypeError, OverflowError):
-        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
-    return None
 
 
 def _as_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
@@ -274,10 +227,11 @@ def _no_target(resp: requests.Response) -> str | None:
 def _busy(response: requests.Response, url: str) -> TransientError:
     """The error for a 429 or 5xx."""
     limited = response.status_code == 429
-    pause = retry_after(response)
+    pause = retry_after(response.headers.get("Retry-After", ""))
     wait = f"; it wants to be asked again in {pause:.0f} s" if pause else ""
     error = TransientError(
         f"the registry answered {response.status_code}",
+        id="registry-busy",
         where=origin_of(url),
         cause=("it limits how much may be asked" if limited else "it is broken or busy") + wait,
         next="try again later" + ("; a login may raise the limit" if limited else ""),
@@ -291,7 +245,9 @@ class _TooLateError(Exception):
 
 
 def _too_slow(seconds: float, where: str) -> NetworkError:
-    return NetworkError(f"no whole answer within {seconds:.0f} s", where=where, next="try again later")
+    return NetworkError(
+        f"no complete answer within {seconds:.0f} s", id="answer-too-slow", where=where, next="try again later"
+    )
 
 
 def _within(seconds: float, work: Callable[[], requests.Response]) -> requests.Response:

@@ -70,7 +70,11 @@ def upload_blob(
         if response.status_code == 201:
             response.close()
             if response.headers.get("Docker-Content-Digest", digest) != digest:
-                raise PinError("the registry stored another blob", where=f"{endpoint.host}: {what}")
+                raise PinError(
+                    "the registry stored another blob",
+                    id="registry-stored-other-blob",
+                    where=f"{endpoint.host}: {what}",
+                )
             return
         # 401: the token ran out between POST and PUT. 404, 416: the registry forgot the upload halfway.
         if response.status_code not in (401, 404, 416) or not budget.again():
@@ -113,7 +117,9 @@ def _refused(session: RegistrySession, response: requests.Response, endpoint: En
     error = session.error(response, endpoint, what)
     # A pull that meets 404 has a stale pin; a push has a registry that does not want it.
     if isinstance(error, PinError):
-        return NetworkError("the registry takes no upload here", where=error.where, cause=error.cause)
+        return NetworkError(
+            "the registry accepts no upload here", id="registry-upload-refused", where=error.where, cause=error.cause
+        )
     return error
 
 

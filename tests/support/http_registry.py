@@ -16,7 +16,7 @@ from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
 from builder.registry.auth import Credentials
 from builder.registry.client import Registry
 from builder.registry.config import RegistriesConfig, RegistryEntry
-from builder.registry.transport import Patience
+from builder.retry import Patience
 
 
 @dataclass

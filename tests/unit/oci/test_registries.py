@@ -71,9 +71,9 @@ class TestConfiguration:
         assert config.origin("localhost:5001").base == "http://localhost:5001"
 
     def test_mistakes_are_told_in_words_of_yaml(self, tmp_path: Path) -> None:
-        with pytest.raises(InvalidError, match=r":1: a\.io\.mirror: Input should be a list$"):
+        with pytest.raises(InvalidError, match=r":1: a\.io\.mirror: Input should be a list \["):
             self.load(tmp_path, "a.io: {mirror: b.io}")
-        with pytest.raises(InvalidError, match=r":1: index\.docker\.io: Docker Hub is called docker\.io here$"):
+        with pytest.raises(InvalidError, match=r":1: index\.docker\.io: Docker Hub is called docker\.io here \["):
             self.load(tmp_path, "index.docker.io: {mirror: [b.io]}")
 
     @pytest.mark.parametrize(
