@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
+from builder.digest import Digest
 from builder.model.recipe import LayerUse
 
 
@@ -68,8 +69,9 @@ def differs(model: Any, data: Any, place: str = "") -> str:
         pairs = [(f"{place}.{key}", model[key], data[key]) for key in model]
     if pairs is not None:
         return next((text for where, one, other in pairs if (text := differs(one, other, where))), "")
-    # A whole number may stand for a fraction; nothing else is of another type.
+    # A whole number may stand for a fraction, text for a digest; nothing else is of another type.
     alike = type(model) is type(data) or (isinstance(model, float) and type(data) is int)
+    alike = alike or (isinstance(model, Digest) and type(data) is str)
     return "" if alike and model == data else f"{place}: {model!r}, {data!r} said"
 
 

@@ -42,7 +42,7 @@ def bench(tmp_path: Path, engine: FakeEngine, mirror: Mirror, plan: Plan) -> Ben
 def built(bench: Bench, plan: Plan) -> tuple[Store, str]:
     """A store with the image of the small project, and its digest."""
     store = bench.store()
-    return store, bench.build(plan, bench.site(), store).image.digest
+    return store, bench.build(plan, bench.source(), store).image.digest
 
 
 def outcome(act: Callable[[], str]) -> Result:
@@ -62,7 +62,7 @@ def test_records_of_a_store(kind: str, bench: Bench, plan: Plan, built: tuple[St
         text = path.read_text("utf-8")
         for data in Mutator(text, "json", f"{SEED} {kind}").some(times(200 if kind == "images" else 30)):
             path.write_bytes(data)
-            results.add(outcome(lambda: bench.build(plan, bench.site(), store).image.digest))
+            results.add(outcome(lambda: bench.build(plan, bench.source(), store).image.digest))
             path.write_bytes(data)
             collect(store, Rules(), dry_run=True)
         path.write_text(text, "utf-8")
@@ -81,7 +81,7 @@ def test_receipts(bench: Bench, plan: Plan, built: tuple[Store, str]) -> None:
     for data in Mutator(receipt, "json", SEED).some(times(300)):
         store.record_layer(layer.key, replace(record, receipt=store.put(data)))
         (store.root / "images" / f"{plan.key}.json").unlink(missing_ok=True)
-        results.add(got := outcome(lambda: bench.build(plan, bench.site(), store).image.digest))
+        results.add(got := outcome(lambda: bench.build(plan, bench.source(), store).image.digest))
         if got is not None:
             used = [item for item in json.loads(data)["used"] if item["kind"] in ("deb", "wheel", "source")]
             assert {(item["name"], item["digest"]) for item in used} == inputs
