@@ -115,7 +115,7 @@ class _Survey:
                 needed |= blobs
                 for layer in _rows(data.get("layers")):
                     keys.add(str(layer.get("key")))
-                    inputs |= {Digest.from_hex(value) for value in _map(layer.get("inputs")).values()}
+                    inputs |= {f"sha256:{value}" for value in _map(layer.get("inputs")).values()}
                     inputs |= {str(item.get("digest")) for item in _rows(layer.get("used"))}
                 used = path.stat().st_mtime
                 self.account.images.append({**{k: data.get(k) for k in ("recipe", "base", "digest")}, "used": used})
@@ -142,7 +142,8 @@ class _Survey:
 
     def _blobs(self, needed: set[str], inputs: set[str], ours: set[str]) -> None:
         for path in _files(self._store.root / "blobs" / "sha256"):
-            digest = Digest.from_hex(path.name)
+            # Names of files and records may be damaged: this is text, not a Digest.
+            digest = f"sha256:{path.name}"
             kind: Kind = "layers" if digest in ours else "inputs"
             wanted = digest in needed or digest in inputs
             if kind == "inputs":
