@@ -1,1 +1,1 @@
-"""What was built, from what."""
+"""What an image was built from: receipts of layers."""

@@ -1,7 +1,7 @@
-"""Receipts: what a layer was made from, by the hash of every file as it was read. Pure.
+"""Receipts: the inputs of a layer, with the digest of every file as it was read. Pure.
 
-The ledger of a layer knows what is locked for it and refuses everything else while it is made; what it has seen at the
-end is the layer's receipt, and must be all of it.
+The ledger of a layer knows the inputs that are locked for it and refuses all others during the build. Its entries at
+the end are the layer's receipt; an input that was not read is an error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INPUTS: tuple[Kind, ...] = ("deb", "wheel", "source")
 
 @dataclass(frozen=True, order=True)
 class Used:
-    """One thing that a layer was made from.
+    """One input of a layer.
 
     kind: a locked input, a `file` of the layer's own folder, a `toolchain` root, or the `base` that a layer reads.
     name: a file name, a path in the layer's folder, a root's id, or a reference. digest: of the bytes that were read;
@@ -36,10 +36,10 @@ class Used:
 
 
 class Ledger:
-    """Watches what one layer reads. Thread-safe."""
+    """Records and checks every read of one layer's build. Thread-safe."""
 
     def __init__(self, layer: PlannedLayer, others: Iterable[Used] = ()) -> None:
-        """others: what it may read besides its inputs and the files of its folder."""
+        """others: what the layer may read besides its inputs and the files of its folder."""
         self._layer = layer
         locked: list[Used] = [Used(item.kind, item.file, item.digest) for item in layer.inputs]
         locked += [Used("file", path, Digest.of(data)) for path, data in layer.context.items()]
@@ -48,14 +48,14 @@ class Ledger:
         self._lock = Lock()
 
     def file(self, name: str) -> Used:
-        """What is locked under a file name. Raises PinError for a file that the lock does not have."""
+        """The locked input of this file name. Raises PinError when the lock has none."""
         for kind in _INPUTS:
             if (found := self._locked.get((kind, name))) is not None:
                 return found
         raise self._refusal(name, "it is not in the lock")
 
     def read(self, item: Used) -> None:
-        """Something was read, and these are the bytes that were. Raises PinError when they are not locked."""
+        """Record a read, with the digest of the bytes that were read. Raises PinError when they are not locked."""
         locked = self._locked.get(_place(item))
         if locked is None:
             raise self._refusal(item.name, "it is not in the lock")
@@ -65,7 +65,7 @@ class Ledger:
             self._seen.add(item)
 
     def close(self) -> tuple[Used, ...]:
-        """All that was read, in order. Raises PinError when something that is locked was not."""
+        """All reads, sorted. Raises PinError when a locked input was not read."""
         if missing := sorted(set(self._locked.values()) - self._seen):
             names = ", ".join(item.name for item in missing[:5])
             raise self._refusal(names, "it is locked for this layer, but nothing read it")
@@ -73,10 +73,11 @@ class Ledger:
 
     def _refusal(self, name: str, cause: str) -> PinError:
         return PinError(
-            f"{name} is not what the lock says",
+            f"{name} does not match the lock",
+            id="input-not-as-locked",
             where=f"layer {self._layer.id}",
             cause=cause,
-            next="run the command again; if it stays so, please report it",
+            next="run the command again; if the error persists, please report it",
         )
 
 
@@ -88,12 +89,12 @@ def base_used(plan: Plan) -> Used | None:
 
 
 def receipt(layer: PlannedLayer, digest: Digest, used: Iterable[Used]) -> bytes:
-    """The receipt of a layer as it is kept: canonical JSON."""
+    """The receipt of a layer as the store keeps it: canonical JSON."""
     return canonical({"layer": layer.id, "key": layer.key, "digest": digest, "used": [asdict(item) for item in used]})
 
 
 def used_of(data: bytes) -> tuple[Used, ...]:
-    """What a receipt says that its layer was made from. Raises PinError when it makes no sense."""
+    """The inputs in a receipt. Raises PinError when the receipt is not readable."""
     try:
         rows: Any = parse_json(data)["used"]
         used = tuple(Used(row["kind"], row["name"], Digest(row["digest"])) for row in rows)
@@ -101,18 +102,19 @@ def used_of(data: bytes) -> tuple[Used, ...]:
             return used
     except (ValueError, KeyError, TypeError):
         pass
-    raise PinError("a layer's receipt makes no sense", next="builder gc, then build again")
+    raise PinError("a layer's receipt is not readable", id="receipt-unreadable", next="builder gc, then build again")
 
 
 def check_inputs(layer: PlannedLayer, used: Iterable[Used]) -> None:
-    """Compare a receipt with what is locked for a layer now. Raises PinError unless both name the same inputs."""
+    """Compare a receipt with the layer's locked inputs. Raises PinError when they differ."""
     ours = {(item.file, item.digest) for item in layer.inputs}
     theirs = {(item.name, item.digest) for item in used if item.kind in _INPUTS}
     if differing := sorted(name for name, _ in ours ^ theirs):
         raise PinError(
-            f"layer {layer.id} in the store was not made from what is locked for it",
+            f"layer {layer.id} in the store was made from other inputs than are locked for it",
+            id="receipt-differs",
             where=differing[0],
-            cause="the store was changed by something else than builder",
+            cause="something other than builder changed the store",
             next="remove the store and build again",
         )
 

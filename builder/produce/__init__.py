@@ -1,1 +1,1 @@
-"""Producers: make a layer's files and hand them to the normaliser."""
+"""Builds: makes the missing layers of a plan and assembles the image."""

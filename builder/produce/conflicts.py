@@ -1,4 +1,4 @@
-"""Files that two layers of one image both bring: only where a layer says that it replaces them."""
+"""Checks that no layer covers a file of another layer, except the paths that it lists under `replaces`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from builder.store.store import Store
 
 
 def check_conflicts(plan: Plan, records: Mapping[str, LayerRecord], store: Store) -> None:
-    """Raises InvalidError for a path that a later layer covers without listing it under `replaces`, and for a folder of
-    one layer where another has a file or link: everything below would be elsewhere, or gone."""
+    """Raises InvalidError for a path that a later layer covers without listing it under `replaces`, and for a path that
+    is a folder in one layer and a file or link in another, which would hide or move everything below it."""
     owners: dict[str, str] = {}
     folders: dict[str, str] = {}
     for layer in plan.layers:
@@ -28,13 +28,15 @@ def check_conflicts(plan: Plan, records: Mapping[str, LayerRecord], store: Store
                 if path in owners if kind == "dir" else path in folders:
                     raise InvalidError(
                         f"/{path} is a folder in layer {folders[path]}, but not in layer {owners.get(path, layer.id)}",
+                        id="layer-folder-conflict",
                         where=f"dockerfiles/layers/{layer.layer}/layer.yaml",
                     )
                 if kind == "dir":
                     continue
                 if path in owners and path not in allowed:
                     raise InvalidError(
-                        f"layer {layer.id} covers /{path}, which layer {owners[path]} brings",
+                        f"layer {layer.id} covers /{path} of layer {owners[path]}",
+                        id="layer-file-conflict",
                         where=f"dockerfiles/layers/{layer.layer}/layer.yaml",
                         cause="a layer may only cover files that it lists under `replaces`",
                     )

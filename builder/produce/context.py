@@ -1,4 +1,4 @@
-"""The build context of a rendered Dockerfile: everything that its stages read, and nothing of this machine."""
+"""Writes the build context of a rendered Dockerfile: all files that its stages read, and no path of this machine."""
 
 from __future__ import annotations
 
@@ -34,31 +34,37 @@ def write_full_context(
 ) -> None:
     """Write Dockerfile, inputs (hard links into the store), descriptions, the unpacker and both toolchain roots.
 
-    folder: must not exist yet, or be empty; it appears only when it is complete. Raises UsageError, PinError,
+    folder: must not exist, or must be empty; it appears when it is complete. Raises UsageError, PinError,
     NetworkError or EngineError.
     """
     folder = folder.absolute()
-    if not folder.name:
-        raise UsageError("is not an empty folder", where=str(folder), next="name a new folder: --context DIR")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError("is not an empty folder", where=str(folder), next="name a new folder: --context DIR")
+    if not folder.name or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
+        raise UsageError(
+            "is not an empty folder",
+            id="context-not-empty",
+            where=str(folder),
+            next="choose a new folder: --context DIR",
+        )
     try:
-        # Before anything is fetched: a place that cannot be written is told at once.
+        # Checked before the downloads, which take long.
         folder.parent.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder.parent).close()
     except OSError as error:
         raise UsageError(
-            f"cannot be made: {error.strerror}", where=str(folder), next="name another folder: --context DIR"
+            f"cannot create the folder: {error.strerror}",
+            id="context-not-writable",
+            where=str(folder),
+            next="choose another folder: --context DIR",
         ) from None
     inputs = {item.digest: item for layer in plan.layers for item in layer.inputs}
     received: dict[str, int] = {}
     total = sum(item.size for item in inputs.values())
 
-    def heard(event: FetchEvent) -> None:
+    def progress(event: FetchEvent) -> None:
         received[event.name] = event.received
         listener(Event("inputs", "fetching", sum(received.values()), total))
 
-    fetch(store, list(inputs.values()), offline=offline, progress=heard, source=source)
+    fetch(store, list(inputs.values()), offline=offline, progress=progress, source=source)
     listener(Event("inputs", "done", total, total))
     toolchains = _toolchains(store, plan, offline=offline, listener=listener, source=source)
     files = {path: data for layer in plan.layers for path, data in layer.context.items()}

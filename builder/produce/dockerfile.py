@@ -1,4 +1,4 @@
-"""The producer of `dockerfile` layers: an engine runs the stages, its tar is put in order here."""
+"""The producer of `dockerfile` layers: an engine runs the stages, and its tar is normalised here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from builder.errors import EngineError, InvalidError
 from builder.model.inputs import Input
 from builder.model.plan import PlannedLayer
 from builder.oci.layerblob import write_layer
-from builder.produce.files import with_receipt
+from builder.produce.files import unpack_failed, with_receipt
 from builder.store.blobs import hash_of, remove
 from builder.store.records import LayerRecord
 from builder.store.store import Store
@@ -39,7 +39,7 @@ def produce_dockerfile(
     progress: Callable[[int], None],
     cancel: Event | None = None,
 ) -> LayerRecord:
-    """Run the layer's stages; make its blob from what comes out, and its receipt from what went in.
+    """Run the layer's stages, make the layer's blob from the engine's output, and its receipt from the inputs.
 
     toolchain: the root that stages start from, with its id. base: the image that a layer may read. local_base:
     puts that image into a folder; None when the engine must pull it. may_pull: whether it may.
@@ -77,23 +77,23 @@ def produce_dockerfile(
             log(str(error))
             engine.build(replace(request, base=None, pull=base.name), tar, log)
         if not tar.exists():
-            raise EngineError(f"{engine.name} wrote no files for {layer.id}", where=layer.id)
+            raise EngineError(f"{engine.name} wrote no files for {layer.id}", id="engine-no-output", where=layer.id)
         tree = normalise(index(str(tar), layer.id), is_root=layer.root)
         if not tree:
-            raise InvalidError("the layer's last stage holds no file", where=f"layer {layer.id}")
+            raise InvalidError("the layer's last stage holds no file", id="layer-empty", where=f"layer {layer.id}")
         _read(store, layer, context, ledger)
         for item in others:
             ledger.read(item)  # verified by `write_context`; the base by the engine, which pulls it by this digest
         record = write_layer(store, tree, compression=compression, threads=jobs, progress=progress)
         return with_receipt(store, layer, record, ledger)
     except UnpackError as error:
-        raise InvalidError(str(error), where=f"layer {layer.id}") from error
+        raise unpack_failed(layer, error) from error
     finally:
         remove(work)
 
 
 def _read(store: Store, layer: PlannedLayer, context: Path, ledger: Ledger) -> None:
-    """Enter what lay in the context while the engine ran, as it is now: nothing of it may have changed meanwhile."""
+    """Record the files of the context in the ledger, hashed after the engine ran: none may have changed meanwhile."""
     for item in layer.inputs:
         store.verify(item.digest)  # the same file, or what it was copied from
         ledger.read(replace(ledger.file(item.file), digest=hash_of(context / "inputs" / item.file)))

@@ -1,4 +1,4 @@
-"""The producer of `files` layers: locked inputs are unpacked in this process and streamed into the blob."""
+"""The producer of `files` layers: unpacks locked inputs in this process and streams them into the blob."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def produce_files(
 ) -> LayerRecord:
     """Make the layer's blob and its receipt. Every input is hashed again as it is used, and must be the locked one.
 
-    progress: told how many bytes of tar were written, and before each input 0, so that it can give up by raising.
+    progress: called with the number of bytes of tar written, and with 0 before each input; it cancels by raising.
     Raises PinError, InvalidError or EngineError.
     """
     assert layer.spec is not None
@@ -36,6 +36,11 @@ def produce_files(
         with _one_spool:
             return _produce(store, layer, compression, threads, progress)
     return _produce(store, layer, compression, threads, progress)
+
+
+def unpack_failed(layer: PlannedLayer, error: UnpackError) -> InvalidError:
+    """The error of a layer whose inputs or files the unpacker refuses."""
+    return InvalidError(str(error), id="layer-files-invalid", where=f"layer {layer.id}")
 
 
 def with_receipt(store: Store, layer: PlannedLayer, record: LayerRecord, ledger: Ledger) -> LayerRecord:
@@ -62,4 +67,4 @@ def _produce(
             record = write_layer(store, tree, compression=compression, threads=threads, progress=progress)
         return with_receipt(store, layer, record, ledger)
     except UnpackError as error:
-        raise InvalidError(str(error), where=f"layer {layer.id}") from error
+        raise unpack_failed(layer, error) from error

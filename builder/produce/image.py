@@ -1,4 +1,4 @@
-"""From a plan to an image: survey, build what is missing, assemble, remember."""
+"""From a plan to an image: survey, build missing layers, assemble, record."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from builder.store.records import LayerRecord
 from builder.store.store import Store
 
 _VERSION = 2
-"""Of image records. One of another version is written anew."""
+"""The version of image records. A record of another version is replaced."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """A built image, its layers by id, and the ids of those that were made just now."""
+    """A built image, its layers by id, and the ids of the layers that this build made."""
 
     plan: Plan
     image: Image
@@ -45,9 +45,9 @@ def build_image(
     jobs: int | None = None,
     source: MirrorSource | None = None,
 ) -> Built:
-    """Build what the store lacks and assemble the image. A build whose layers are all there starts no engine.
+    """Build the layers that the store does not have, and assemble the image. Starts no engine when it has all of them.
 
-    announce: told what the build will take, before it starts. source: a mirror to take inputs from before all others.
+    announce: called with the needs of the build before it starts. source: a mirror that is asked for inputs first.
     Raises BuilderError.
     """
     base = base_image(plan, store, offline=offline, source=source)
@@ -89,10 +89,10 @@ def assembled(store: Store, plan: Plan, *, base_checked: bool = False, offline: 
 
 
 def _record(plan: Plan, image: Image, records: dict[str, LayerRecord], store: Store) -> dict[str, object]:
-    """What was built, from what: the base, and every input that a layer consumed, by hash, as the receipts have it.
+    """The record of an image: its base, and the inputs of each layer by digest, from the receipts.
 
-    Raises PinError when a layer was made from something else than what is locked for it. `used` is null for a layer
-    that was made before there were receipts.
+    Raises PinError when a layer was made from other inputs than are locked for it. `used` is null for a layer without
+    a receipt.
     """
     layers = []
     for layer in plan.layers:

@@ -87,7 +87,8 @@ class Schedule:
     def _wait(self) -> None:
         with self._idle:
             while self._running:
-                self._idle.wait()
+                # With a limit: a signal that the kernel gives to another thread is handled here when this one wakes.
+                self._idle.wait(0.5)
 
     def _start_ready(self) -> None:
         for task in self._tasks:

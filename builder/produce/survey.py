@@ -1,4 +1,4 @@
-"""What a build will take, before it starts: the layers that are missing, bytes to download, disk space."""
+"""The needs of a build before it starts: missing layers, bytes to download, disk space."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENGINE_SPACE = 3_000_000_000
 
 @dataclass(frozen=True)
 class Needs:
-    """What a build will take, known before it starts; sizes in bytes."""
+    """What a build needs; sizes in bytes."""
 
     layers: tuple[PlannedLayer, ...]
     download: int
@@ -30,19 +30,19 @@ class Needs:
 
 
 def survey(store: Store, plan: Plan) -> Needs:
-    """Which layers must be made, and what that takes. Layers that the store has are not looked at again."""
+    """The missing layers of a plan and their needs. Raises EngineError when this machine has no toolchain."""
     layers = tuple(layer for layer in plan.layers if layer.producer != "config" and store.layer(layer.key) is None)
     roots: list[PlannedLayer] = []
     if any(layer.toolchain for layer in layers):
         own = [layer for layer in plan.toolchains if layer.id == f"toolchain-{host_architecture()}"]
         if not own:
-            raise EngineError(f"there is no toolchain for {host_architecture()} machines")
+            raise EngineError(f"there is no toolchain for {host_architecture()} machines", id="toolchain-missing")
         roots = [layer for layer in own if store.layer(layer.key) is None]
     return _needs(store, roots, layers)
 
 
 def survey_roots(store: Store, plan: Plan) -> Needs:
-    """What it takes to have the toolchain roots of all build platforms."""
+    """The needs of the toolchain roots of all build platforms."""
     return _needs(store, [layer for layer in plan.toolchains if store.layer(layer.key) is None], ())
 
 
@@ -68,6 +68,7 @@ def check_space(store: Store, needs: Needs) -> None:
     if wanted > free:
         raise EngineError(
             f"not enough disk space: {wanted / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free",
+            id="disk-space-short",
             where=str(store.root),
             next="free some space (builder gc), or point BUILDER_STORE at a larger disk",
         )

@@ -12,6 +12,7 @@ from builder.attest.receipt import Ledger, Used, base_used, check_inputs, receip
 from builder.digest import Digest
 from builder.errors import ExitCode, PinError
 from builder.model.plan import Plan, PlannedLayer
+from tests.support.errors import fails
 from tests.support.project import Sample, vendor_base
 
 MakePlan = Callable[..., Plan]
@@ -45,16 +46,16 @@ def test_all_that_is_locked_may_be_read_and_is_in_the_receipt(compiled: PlannedL
 @pytest.mark.parametrize("number", range(3))
 def test_other_bytes_are_refused(compiled: PlannedLayer, number: int) -> None:
     item = all_of(compiled)[number]
-    with pytest.raises(PinError, match="is not what the lock says") as caught:
+    with fails(PinError, "input-not-as-locked") as caught:
         Ledger(compiled, [ROOT]).read(replace(item, digest=Digest.from_hex("c" * 64)))
     assert (caught.value.code, item.digest in caught.value.cause) == (ExitCode.PIN, True)
 
 
 def test_what_is_not_locked_is_refused(compiled: PlannedLayer) -> None:
     for item in (Used("wheel", "other.whl", Digest.from_hex("c" * 64)), replace(ROOT, kind="base"), ROOT):
-        with pytest.raises(PinError, match="is not what the lock says"):
+        with fails(PinError, "input-not-as-locked"):
             Ledger(compiled).read(item)
-    with pytest.raises(PinError, match="it is not in the lock"):
+    with fails(PinError, "input-not-as-locked"):
         Ledger(compiled).file("other.whl")
 
 
@@ -65,7 +66,7 @@ def test_what_was_not_read_is_missed(compiled: PlannedLayer, number: int) -> Non
     for item in all_of(compiled):
         if item != left:
             ledger.read(item)
-    with pytest.raises(PinError, match=left.name):
+    with fails(PinError, "input-not-as-locked"):
         ledger.close()
 
 
@@ -73,13 +74,13 @@ def test_a_receipt_of_other_inputs_does_not_fit(compiled: PlannedLayer) -> None:
     used = all_of(compiled)
     check_inputs(compiled, used)
     for wrong in (used[1:], [*used, Used("deb", "x.deb", ROOT.digest)], [replace(used[0], digest=ROOT.digest)]):
-        with pytest.raises(PinError, match="was not made from what is locked"):
+        with fails(PinError, "receipt-differs"):
             check_inputs(compiled, wrong)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"used": [1]}', b'{"used": [{"kind": "deb"}]}', b"\xff"])
-def test_a_damaged_receipt_is_told(data: bytes) -> None:
-    with pytest.raises(PinError, match="makes no sense"):
+def test_a_damaged_receipt_is_refused(data: bytes) -> None:
+    with fails(PinError, "receipt-unreadable"):
         used_of(data)
 
 

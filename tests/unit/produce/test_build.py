@@ -1,4 +1,4 @@
-"""A build makes what is missing, in parallel, each thing once; a second one makes nothing and asks nobody."""
+"""produce.image: a build makes missing layers once and in parallel; a second build makes and fetches nothing."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from builder.model.plan import Plan
 from builder.produce.image import assembled
 from builder.store.store import Store
 from tests.support.engine import FakeEngine
+from tests.support.errors import fails
 from tests.support.mirror import Mirror
 from tests.support.project import Sample, stored_base, vendor_base
 from tests.support.runner import Runner
@@ -184,7 +185,7 @@ def test_offline_without_the_inputs_says_so(make_plan: MakePlan, mirror: Mirror,
 
 
 def test_an_image_that_was_not_built_says_how_to(make_plan: MakePlan, store: Store) -> None:
-    with pytest.raises(InvalidError, match="layer root is not in the store") as caught:
+    with fails(InvalidError, "layer-not-built") as caught:
         assembled(store, make_plan())
     assert caught.value.next == "builder build --recipe tiny --base tiny"
 
@@ -193,9 +194,9 @@ def test_a_missing_engine_is_told_before_anything_is_fetched(
     make_plan: MakePlan, mirror: Mirror, runner: Runner
 ) -> None:
     def none() -> FakeEngine:
-        raise EngineError("no usable engine")
+        raise EngineError("no usable engine", id="test-engine")
 
-    with pytest.raises(EngineError, match="no usable engine"):
+    with fails(EngineError, "test-engine"):
         runner.build(make_plan(), engine=none)
     assert mirror.asked == []
 

@@ -15,6 +15,7 @@ from builder.errors import PinError, UsageError
 from builder.model.plan import Plan
 from builder.produce.context import write_full_context
 from builder.store.store import Store
+from tests.support.errors import fails
 from tests.support.mirror import Mirror
 from tests.support.project import Sample
 from tests.support.runner import Runner
@@ -85,7 +86,7 @@ def test_a_folder_that_holds_something_is_left_alone(
     (tmp_path / "context/mine").write_text("x")
     (tmp_path / "file").write_text("x")
     for name in ("context", "file"):
-        with pytest.raises(UsageError, match="is not an empty folder"):
+        with fails(UsageError, "context-not-empty"):
             written(store, make_plan(), tmp_path / name)
     assert [path.name for path in (tmp_path / "context").iterdir()] == ["mine"]
     assert mirror.asked == []

@@ -1,4 +1,4 @@
-"""What goes wrong in a build: its exit code, what stays in the store, and that the others stop."""
+"""produce.build: errors of a build, what stays in the store, and that an error or interrupt stops everything else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from builder.digest import Digest
 from builder.engine.base import host_architecture
-from builder.errors import BuilderError, EngineError, ExitCode, InvalidError, NetworkError, PinError
+from builder.errors import EngineError, ExitCode, InvalidError, NetworkError, PinError
 from builder.events import Event
 from builder.model.plan import Plan
 from builder.produce.files import produce_files
@@ -86,7 +86,7 @@ def test_an_error_elsewhere_stops_the_engine(
 
 
 @pytest.mark.parametrize("round", range(5))
-def test_the_error_is_told_and_not_what_it_stopped(
+def test_the_error_is_raised_and_not_the_cancelled_tasks(
     make_plan: MakePlan, mirror: Mirror, runner: Runner, engine: FakeEngine, round: int
 ) -> None:
     engine.targets = {}
@@ -123,7 +123,7 @@ def test_an_input_with_one_other_byte_is_refused(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_input_that_vanished_is_named(
+def test_an_input_that_no_mirror_has_is_refused(
     make_plan: MakePlan, runner: Runner, locked: Callable[[str], tuple[dict[str, bytes], str]], kind: str
 ) -> None:
     files, name = locked(kind)
@@ -191,7 +191,7 @@ def test_an_interrupt_stops_the_engine_and_leaves_a_clean_store(
     assert runner.build(plan).made == {"compiled"}
 
 
-def test_a_root_can_be_given_up_before_each_of_its_packages(
+def test_a_root_can_be_cancelled_before_each_of_its_packages(
     make_plan: MakePlan, mirror: Mirror, runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All packages are unpacked before the first byte is packed; Ctrl-C must not wait for that."""
@@ -232,13 +232,14 @@ def test_an_interrupt_while_fetches_are_being_started_does_not_wait_for_a_silent
     class Interrupted(ThreadPoolExecutor):
         def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
             future = super().submit(call, *args, **kwargs)
-            while call.__name__ == "_fetch" and future.running():
+            is_feed = args[1] is None
+            while is_feed and future.running():
                 if path in mirror.asked:
                     raise KeyboardInterrupt
                 time.sleep(0.01)
             return future
 
-    monkeypatch.setattr("builder.produce.build.ThreadPoolExecutor", Interrupted)
+    monkeypatch.setattr("builder.produce.schedule.ThreadPoolExecutor", Interrupted)
     with within(8), pytest.raises(KeyboardInterrupt):
         runner.build(make_plan())
     assert path in mirror.asked and runner.temporary() == []
@@ -253,27 +254,26 @@ def test_an_error_does_not_wait_for_a_silent_mirror(make_plan: MakePlan, mirror:
 
 
 @pytest.mark.parametrize(
-    ("members", "what"),
+    ("members", "id", "what"),
     [
-        ({"lib/x.so": "x"}, "may not place /lib/x.so"),
-        ({"tmp/x": "x"}, "may not place /tmp/x"),
-        ({"opt/su": File(b"", 0o4755)}, "set-user-id"),
-        ({"opt/.wh.x": ""}, "deletes files of the layers below"),
-        ({}, "holds no file"),
-        ({"etc/placed.conf": "x"}, "placed covers /etc/placed.conf, which layer compiled brings"),
-        ({"opt/placed": "x"}, "/opt/placed is a folder in layer placed, but not in layer compiled"),
-        ({"usr/bin/tool": "x"}, "compiled covers /usr/bin/tool, which layer root brings"),
+        ({"lib/x.so": "x"}, "layer-files-invalid", "/lib/x.so"),
+        ({"tmp/x": "x"}, "layer-files-invalid", "/tmp/x"),
+        ({"opt/su": File(b"", 0o4755)}, "layer-files-invalid", "set-user-id"),
+        ({"opt/.wh.x": ""}, "layer-files-invalid", ".wh."),
+        ({}, "layer-empty", ""),
+        ({"etc/placed.conf": "x"}, "layer-file-conflict", "placed covers /etc/placed.conf of layer compiled"),
+        ({"opt/placed": "x"}, "layer-folder-conflict", "/opt/placed"),
+        ({"usr/bin/tool": "x"}, "layer-file-conflict", "compiled covers /usr/bin/tool of layer root"),
     ],
 )
 def test_a_layer_that_writes_where_it_must_not_is_invalid(
-    make_plan: MakePlan, mirror: Mirror, runner: Runner, engine: FakeEngine, members: dict[str, str], what: str
+    make_plan: MakePlan, mirror: Mirror, runner: Runner, engine: FakeEngine, members: dict[str, str], id: str, what: str
 ) -> None:
     engine.targets = {"compiled": members}
     plan = make_plan()
-    with pytest.raises(InvalidError) as caught:
+    with fails(InvalidError, id) as caught:
         runner.build(plan)
     assert what in caught.value.what
-    assert caught.value.code == ExitCode.INVALID
     assert "layer" in caught.value.where
     assert runner.store.image(plan.key) is None
     assert runner.temporary() == []
@@ -292,6 +292,6 @@ def test_a_broken_wheel_is_invalid_and_named(
 ) -> None:
     small.add_wheels("tiny-wheels", {"alpha": b"no wheel", "beta": b"none", "gamma": b"neither"})
     small.serve(mirror)
-    with pytest.raises(BuilderError, match=r"-1\.0-py3-none-any\.whl: not a wheel") as caught:
+    with fails(InvalidError, "layer-files-invalid") as caught:
         runner.build(make_plan())
-    assert caught.value.code == ExitCode.INVALID
+    assert "-1.0-py3-none-any.whl" in caught.value.what
