@@ -1,12 +1,21 @@
-"""Lines of vLLM's log and what they mean, from loglines.yaml."""
+"""Log lines: what a warning looks like, and lines of vLLM's log with their meaning (loglines.yaml)."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import yaml
+
+PROGRAM_WARNING = re.compile(
+    r"\b(?:WARN|WARNING|ERROR|CRITICAL|FATAL)\b|\b\w*Warning\b|\bwarning:|\b[Dd]eprecated\b|\b[Ee]rror:|Traceback"
+)
+"""What a warning looks like in the output of Python, a compiler or a logger."""
+
+SERVER_WARNING = re.compile(r"\b(?:WARNING|ERROR|CRITICAL|FATAL)\b|Traceback \(most recent call last\)|\b\w*Warning: ")
+"""What a warning looks like in the log of vLLM's server, which prints user text and configuration, too."""
 
 
 @dataclass(frozen=True)

@@ -1,94 +1,60 @@
-"""Lines of a log that look like warnings: what an image prints is declared, with a reason, or it is looked into.
-
-A declaration is a check of the kind `expected-log` of a layer, base or recipe, and is inherited as checks are:
-
-    {id: log-no-driver, tier: cpu, kind: expected-log, args: {pattern: 0 active drivers, why: there is no GPU here}}
-
-What is not declared is a warning of the report; it fails an image whose base, layer or recipe has a check of the kind
-`log`: `{id: log, tier: cpu, kind: log}`.
-"""
+"""Scanning a log: known bad lines with their meaning, and lines that look like warnings and are not expected."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from builder.errors import InvalidError
-from builder.model.check import Check
-from builder.smoke.check import bind_check, check_kind
-from builder.smoke.report import Result
+from builder.knowledge.loglines import SERVER_WARNING, lines
 
-DECLARES = "expected-log"
-JUDGES = "log"
-
-LOOKS_LIKE = re.compile(
-    r"\b(?:WARN|WARNING|ERROR|CRITICAL|FATAL)\b|\b\w*Warning\b|\bwarning:|\b[Dd]eprecated\b|\b[Ee]rror:|Traceback"
-)
-"""Levels as loggers print them, warnings as Python and compilers do."""
-
-_SHOWN = 20
+_SHOWN = 5
 
 
-@check_kind("cpu", DECLARES)
-def expected_log(check: Check, *, pattern: str, why: str) -> re.Pattern[str]:
-    """Lines with this pattern are expected. why: the reason, 10 characters at least."""
-    if len(why) < 10:
-        raise InvalidError(
-            f"check {check.id} ({DECLARES}): why: say in 10 characters or more why the lines are expected",
-            id="check-reason-missing",
-        )
-    try:
-        return re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise InvalidError(
-            f"check {check.id} ({DECLARES}): pattern: not a regular expression: {error}", id="check-pattern-wrong"
-        ) from None
+@dataclass(frozen=True)
+class LogFinding:
+    """A line of a log. means: its known meaning, "" for an unknown warning."""
+
+    line: str
+    means: str = ""
 
 
-@check_kind("cpu", JUDGES)
-def log(check: Check) -> None:
-    """Every line that looks like a warning is declared."""
+def scan_log(
+    log: str,
+    warning: re.Pattern[str],
+    expected: Callable[[str], bool],
+    bad: Sequence[tuple[re.Pattern[str], str]] = (),
+) -> list[LogFinding]:
+    """The bad lines of a log and its unexpected warnings. Lines that differ only in numbers are one finding.
 
-
-def declarations(checks: Sequence[Check]) -> list[tuple[Check, re.Pattern[str]]]:
-    """The declarations among some checks. Raises InvalidError for one without a pattern or a reason."""
-    found = []
-    for check in checks:
-        if check.kind != DECLARES:
-            continue
-        found.append((check, bind_check(check)(check)))
-    return found
-
-
-def judge_logs(checks: Sequence[Check], logs: Mapping[str, str], tier: str) -> list[Result]:
-    """What became of each declaration, and whether every line that looks like a warning was declared.
-
-    logs: what was printed, by the name of the check that printed it.
+    warning: what a warning looks like. expected: whether a warning is harmless; called once for each different line.
+    bad: patterns of bad lines and their meanings.
     """
-    declared = declarations(checks)
-    counts = dict.fromkeys((check.id for check, _ in declared), 0)
-    rest: dict[str, str] = {}
-    for name, text in logs.items():
-        for line in suspicious_lines(text):
-            fitting = [check.id for check, pattern in declared if pattern.search(line)]
-            for each in fitting[:1]:
-                counts[each] += 1
-            if not fitting:
-                # A line with times or numbers in it comes again and again.
-                rest.setdefault(re.sub(r"\d+", "0", line), f"{name}: {line}")
-    results = [
-        Result(check.id, DECLARES, tier, "pass", f"{counts[check.id]} lines: {check.args['why']}")
-        for check, _ in declared
-    ]
-    if not rest:
-        message = f"{sum(counts.values())} lines look like warnings, all declared"
-        return [*results, Result(JUDGES, JUDGES, tier, "pass", message)]
-    lines = [line[:500] for line in rest.values()]
-    message = "\n".join([f"{len(lines)} lines look like warnings and are not declared:", *lines[:_SHOWN]])
-    strict = any(check.kind == JUDGES for check in checks)
-    return [*results, Result(JUDGES, JUDGES, tier, "fail" if strict else "warn", message, details=lines)]
+    found: dict[str, LogFinding] = {}
+    for line in dict.fromkeys(text.strip() for text in log.splitlines()):
+        means = next((text for pattern, text in bad if pattern.search(line)), None)
+        if means is None and (not warning.search(line) or expected(line)):
+            continue
+        found.setdefault(without_numbers(line), LogFinding(line[:500], means or ""))
+    return list(found.values())
 
 
-def suspicious_lines(text: str) -> list[str]:
-    """The lines of a log that look like warnings, each once."""
-    return list(dict.fromkeys(line.strip() for line in text.splitlines() if LOOKS_LIKE.search(line)))
+def scan_server_log(log: str, allow: Sequence[str] = ()) -> list[LogFinding]:
+    """`scan_log` for vLLM's server, with the known lines of loglines.yaml. allow: patterns of more harmless lines."""
+    good = [re.compile(item.pattern) for item in lines() if item.good and item.pattern]
+    good += [re.compile(pattern) for pattern in allow]
+    bad = [(re.compile(item.pattern), item.means) for item in lines() if not item.good and item.pattern]
+    return scan_log(log, SERVER_WARNING, lambda line: any(pattern.search(line) for pattern in good), bad)
+
+
+def without_numbers(line: str) -> str:
+    """A line with every number as 0: times and process ids differ each time that it is printed."""
+    return re.sub(r"\d+", "0", line)
+
+
+def describe(findings: Sequence[LogFinding]) -> str:
+    """Findings as text, those with a known meaning first."""
+    ordered = sorted(findings, key=lambda item: not item.means)
+    texts = [item.line[:300] + (f" ({item.means})" if item.means else "") for item in ordered[:_SHOWN]]
+    more = len(ordered) - len(texts)
+    return "; ".join(texts) + (f"; and {more} more" if more else "")

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.smoke.elf.object import AARCH64, machine_of, read_dynamic, reader
+from builder.smoke.elf.dynamic import read_dynamic
+from builder.smoke.elf.object import AARCH64, machine_of, reader
 from builder.smoke.static.run import check_image
 from tests.integration.sabotage import Broken, Case, Whole
 from tests.integration.sabotage_cases import CASES, WHEELS

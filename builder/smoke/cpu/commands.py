@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from builder.model.check import Check
 from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.cpu.execution import Execution, last_line_is
-from builder.smoke.structure_file import SETUP_FAILED, pattern
+from builder.smoke.structure_format import SETUP_FAILED, pattern
 
 NO_GPU = (
     r"Failed to infer device type|Found no NVIDIA driver|No CUDA GPUs are available|libcuda\.so\.1|"

@@ -8,16 +8,16 @@ from pathlib import Path
 from builder.digest import Digest
 from builder.model.check import Check
 from builder.smoke.check import CheckNotRun, check_result
-from builder.smoke.cpu import basic, commands, cuda, media, serving
+from builder.smoke.cpu import basic, commands, cuda, logs, media, serving
 from builder.smoke.cpu.execution import Execution, execution_of
+from builder.smoke.cpu.logs import DECLARES, JUDGES, declarations, judge_logs
 from builder.smoke.cpu.runner import Runner
 from builder.smoke.cpu.select import pick_runner
 from builder.smoke.cpu.session import Session
 from builder.smoke.image.opened import open_image
-from builder.smoke.logscan import DECLARES, JUDGES, declarations, judge_logs
 from builder.smoke.report import Report, Result
 
-MODULES = (basic, commands, cuda, media, serving)
+MODULES = (basic, commands, cuda, logs, media, serving)
 """Importing these registers the kinds of cpu checks."""
 
 
@@ -58,8 +58,7 @@ def run_cpu(
         report.results = _run(session, executions)
         # The output of a failed check is in its own result.
         passed = {result.id for result in report.results if result.status == "pass"}
-        logs = {name: text for name, text in session.logs.items() if name in passed}
-        report.results += judge_logs(asked, logs, "cpu")
+        report.results += judge_logs(asked, {name: text for name, text in session.logs.items() if name in passed})
         report.notes.append(chosen.note())
     finally:
         if runner is None:

@@ -14,11 +14,11 @@ from builder.doctor.host import Host
 from builder.model.recipe import Recipe
 from builder.serve.spec import Container, container
 from builder.smoke.check import CheckFailed, CheckNotRun
-from builder.smoke.gpu import logs as gpu_logs
 from builder.smoke.gpu import peer as gpu_peer
 from builder.smoke.gpu.client import Client
 from builder.smoke.gpu.docker import Running
 from builder.smoke.gpu.machine import Machine
+from builder.smoke.logscan import describe, scan_server_log
 
 
 @dataclass
@@ -107,8 +107,8 @@ def gpu_processes(host: Host) -> frozenset[str]:
 
 def _reason(text: str) -> str:
     """The lines of a log that say most: known bad ones, else the last errors, else its end."""
-    if known := [item for item in gpu_logs.scan(text) if item.means]:
-        return gpu_logs.describe(known)
+    if known := [item for item in scan_server_log(text) if item.means]:
+        return describe(known)
     written = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in written if re.search(r"\b\w*(Error|Exception)\b", line)]
     return " | ".join((errors or written)[-2:])[-600:] or "it is empty"

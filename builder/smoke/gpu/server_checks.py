@@ -12,10 +12,10 @@ from builder.bench.measure import Scenario, Server, measure
 from builder.errors import NetworkError
 from builder.model.recipe import Recipe
 from builder.smoke.check import CheckFailed, check_kind
-from builder.smoke.gpu import logs as gpu_logs
 from builder.smoke.gpu.client import counters
 from builder.smoke.gpu.machine import Needs
 from builder.smoke.gpu.server import Serving, gpu_processes
+from builder.smoke.logscan import describe, scan_server_log
 
 _SERVER = Needs("server")
 _QUESTION = "What is 12*17? Answer with the number."
@@ -167,8 +167,8 @@ def log(serving: Serving, *, allow: Sequence[str] = ()) -> str:
     text = serving.running.log()
     if not text.strip():
         raise CheckFailed("the log is empty: nothing can be said about it")
-    if found := gpu_logs.scan(text, allow):
-        raise CheckFailed(f"{len(found)} lines: {gpu_logs.describe(found)}")
+    if found := scan_server_log(text, allow):
+        raise CheckFailed(f"{len(found)} lines: {describe(found)}")
     return f"{len(text.splitlines())} lines, none bad"
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
+from builder.smoke.elf.dynamic import Dynamic, read_dynamic
 from builder.smoke.elf.fatbin import inventory
-from builder.smoke.elf.object import AARCH64, Dynamic, Read, machine_of, read_dynamic, reader, sections
+from builder.smoke.elf.object import AARCH64, Read, machine_of, reader, sections
 from builder.smoke.image.layerstream import LayerStream
 from builder.smoke.image.secrets import find_secrets, suspicious_name
 

@@ -1,4 +1,4 @@
-"""Static checks of every layer: its blob, its size, where and as whose it puts files, and what those must not be."""
+"""The static checks of layers: blob digests, sizes and budgets, parent folders, allowed places, covered files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from builder.smoke.check import CheckFailed, CheckNotRun, CheckWarned, check_kin
 from builder.smoke.image.opened import LayerBlob
 from builder.smoke.image.scan import ScanOptions
 from builder.smoke.static.context import Context, Reads
-from builder.smoke.static.files import allowed_by, first_few
+from builder.smoke.static.files import first_few
 
 _GB = 1_000_000_000
 _MB = 1_000_000
@@ -126,92 +126,3 @@ def nothing_covered(context: Context, *, replaces: Sequence[str] = ()) -> str:
     if context.tree.absent:
         raise CheckNotRun("the base's layers are not here to compare with")
     return f"{len(covered)} files replaced, as declared" if covered else "no file of a lower layer is covered"
-
-
-@check_kind("static", "owners", Reads("ours"))
-def owners(context: Context, *, allowed: Sequence[str] = ()) -> str:
-    """Files belong to root, but those of the first layer (a Debian root) and those `allowed` (patterns)."""
-    bad = [
-        f"/{path} ({entry.uid}:{entry.gid}, {context.name(entry.layer)})"
-        for path, entry in context.tree.entries.items()
-        if (entry.uid or entry.gid)
-        and entry.layer > 0
-        and context.is_ours(entry.layer)
-        and not allowed_by(path, allowed)
-    ]
-    if bad:
-        raise CheckFailed(f"not root's: {first_few(bad)}")
-    return "all root's"
-
-
-@check_kind("static", "no-bytecode", Reads("ours"))
-def no_bytecode(context: Context) -> str:
-    """No compiled Python: it differs from one build to the next, and is stale when its source is patched."""
-    bad = [
-        f"/{path}"
-        for path, entry in context.tree.entries.items()
-        if entry.kind == "file" and path.endswith((".pyc", ".pyo")) and context.is_ours(entry.layer)
-    ]
-    if bad:
-        raise CheckFailed(f"compiled Python: {first_few(bad)}")
-    return "none"
-
-
-@check_kind("static", "no-secrets", Reads("ours", scan=ScanOptions(secrets=True)))
-def no_secrets(context: Context, *, allowed: Sequence[str] = ()) -> str:
-    """No private key, token, login or password: in files of any of our layers, also those that a later layer hides,
-    nor in variables, labels, history, entrypoint and command. `allowed`: patterns of files (published test keys)."""
-    from builder.smoke.image.secrets import find_in_text, find_in_variable
-
-    bad = []
-    for layer in context.tree.layers:
-        if context.is_ours(layer.number):
-            found = [(path, what) for path, what in layer.secrets if not allowed_by(path, allowed)]
-            bad += [f"{what} in /{path} ({context.name(layer.number)})" for path, what in found]
-    image = context.image
-    for name, value in image.env.items():
-        bad += [f"{what} in the variable {name}" for what in find_in_variable(name, value)]
-    for name, value in {**(image.settings.get("Labels") or {}), **(image.manifest.get("annotations") or {})}.items():
-        bad += [f"{what} in the label {name}" for what in find_in_variable(name, str(value))]
-    for line in image.config.get("history") or ():
-        text = " ".join(str(line.get(key) or "") for key in ("created_by", "comment", "author"))
-        bad += [f"{what} in the history" for what in find_in_text(text)]
-    for key in ("Entrypoint", "Cmd", "Healthcheck"):
-        bad += [f"{what} in {key}" for what in find_in_text(str(image.settings.get(key) or ""))]
-    if bad:
-        raise CheckFailed(first_few(list(dict.fromkeys(bad))))
-    return "none"
-
-
-@check_kind("static", "no-setuid", Reads("ours"))
-def no_setuid(context: Context, *, allowed: Sequence[str] = (), everywhere: bool = False) -> str:
-    """No setuid or setgid file but those `allowed`, and those of the first layer or the base (not `everywhere`)."""
-    bad = []
-    exempt = 0
-    for path, entry in context.tree.entries.items():
-        if entry.kind != "file" or not entry.mode & 0o6000 or allowed_by(path, allowed):
-            continue
-        if not everywhere and (entry.layer == 0 or not context.is_ours(entry.layer)):
-            exempt += 1
-            continue
-        bad.append(f"/{path} ({entry.mode:04o}, layer {entry.layer})")
-    if bad:
-        raise CheckFailed(f"setuid or setgid: {first_few(bad)}")
-    return f"{exempt} setuid files, all of the base or root layer" if exempt else "none"
-
-
-@check_kind("static", "no-world-writable", Reads("ours"))
-def no_world_writable(context: Context, *, allowed: Sequence[str] = ()) -> str:
-    """No file or folder that everyone may write, but sticky folders, device files, and those `allowed`."""
-    bad = [
-        f"/{path} ({entry.mode:04o})"
-        for path, entry in context.tree.entries.items()
-        if entry.kind in ("file", "dir", "fifo")
-        and entry.mode & 0o002
-        and not (entry.kind == "dir" and entry.mode & 0o1000)
-        and context.is_ours(entry.layer)
-        and not allowed_by(path, allowed)
-    ]
-    if bad:
-        raise CheckFailed(f"writable by everyone: {first_few(bad)}")
-    return "none"

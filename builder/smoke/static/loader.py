@@ -6,7 +6,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from builder.smoke.elf.object import AARCH64, Dynamic, read_dynamic, reader
+from builder.smoke.elf.dynamic import Dynamic, read_dynamic
+from builder.smoke.elf.object import AARCH64, reader
 from builder.smoke.image.tree import ImageTree, PathNotFound
 
 DEFAULT_FOLDERS = ("/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib", "/usr/lib")

@@ -14,10 +14,10 @@ from builder.smoke.image.opened import OpenedImage, open_image
 from builder.smoke.image.scan import ScanOptions
 from builder.smoke.image.tree import ImageTree, PathNotFound
 from builder.smoke.report import Report
-from builder.smoke.static import config, cuda, files, layers, libraries, python, structure
+from builder.smoke.static import config, contents, cuda, files, layers, libraries, ownership, python, structure
 from builder.smoke.static.context import Context, Reads
 
-MODULES = (config, cuda, files, layers, libraries, python, structure)
+MODULES = (config, contents, cuda, files, layers, libraries, ownership, python, structure)
 """Importing these registers the kinds of static checks."""
 
 ALWAYS = tuple(

@@ -10,7 +10,7 @@ from builder.smoke.image.index import Entry
 from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
-from builder.smoke.structure_file import pattern
+from builder.smoke.structure_format import pattern
 
 _LARGEST = 64 << 20
 

@@ -19,8 +19,8 @@ from builder.model.recipe import Recipe
 from builder.plan.resolve import resolve
 from builder.project import Project
 from builder.smoke.check import bind_check, find_kind
+from builder.smoke.cpu.logs import DECLARES, JUDGES, declarations
 from builder.smoke.cpu.run import execution_of
-from builder.smoke.logscan import DECLARES, JUDGES, declarations
 from tests.support.cache import SDISTS
 
 PROJECT = Project()

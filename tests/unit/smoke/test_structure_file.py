@@ -12,7 +12,8 @@ from builder.errors import InvalidError
 from builder.smoke.image.opened import open_image
 from builder.smoke.report import Report
 from builder.smoke.static.run import run_static
-from builder.smoke.structure_file import pattern, structure_checks
+from builder.smoke.structure_file import structure_checks
+from builder.smoke.structure_format import pattern
 from tests.support.images import Member, folder, layout, link, program
 
 ENV = ["PATH=/usr/bin", "HOME=/root"]

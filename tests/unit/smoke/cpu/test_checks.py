@@ -309,7 +309,7 @@ def test_lines_that_look_like_warnings_are_declared_or_fail(tmp_path: Path) -> N
     assert found["log"][1].splitlines()[1:] == ["child: x.py:3: DeprecationWarning: old"]
     assert by_id(go(tmp_path, *checks[:-1]))["log"][0] == "warn"
     found = by_id(go(tmp_path, *(each for each in checks if each.id != "child")))
-    assert found["log"] == ("pass", "2 lines look like warnings, all declared")
+    assert found["log"] == ("pass", "2 lines look like warnings, all are declared")
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ import io
 
 import pytest
 
+from builder.smoke.elf.dynamic import read_dynamic
 from builder.smoke.elf.fatbin import inventory
-from builder.smoke.elf.object import machine_name, machine_of, read_dynamic, reader
+from builder.smoke.elf.object import machine_name, machine_of, reader
 from tests.support.images import elf, fatbin
 
 

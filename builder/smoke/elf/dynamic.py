@@ -1,0 +1,107 @@
+"""The dynamic section of an ELF file: needed libraries, search paths and symbol versions."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from builder.smoke.elf.object import Read, Section, exactly, machine_name, machine_of, sections, text_at
+
+_TAG = struct.Struct("<qQ")
+_NEED = struct.Struct("<HHIII")
+_NEED_NAME = struct.Struct("<IHHII")
+_DEFINE = struct.Struct("<HHHHIII")
+
+_DYNAMIC, _VERDEF, _VERNEED = 6, 0x6FFFFFFD, 0x6FFFFFFE
+_DT_NEEDED, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 14, 15, 29
+
+
+@dataclass(frozen=True)
+class Dynamic:
+    """The dynamic section of an object.
+
+    versions: symbol versions it needs, by library ("libc.so.6" → {"GLIBC_2.34", ...}).
+    provides: symbol versions it defines.
+    """
+
+    machine: str
+    soname: str
+    needed: tuple[str, ...]
+    rpath: tuple[str, ...]
+    runpath: tuple[str, ...]
+    versions: dict[str, frozenset[str]]
+    provides: frozenset[str]
+
+
+def read_dynamic(read: Read, found: list[Section] | None = None) -> Dynamic:
+    """The dynamic section of an ELF file. found: its sections, when they are known. Raises ValueError."""
+    rows = sections(read) if found is None else found
+    words: dict[int, list[str]] = {}
+    versions: dict[str, frozenset[str]] = {}
+    provides: set[str] = set()
+    for row in rows:
+        if row.kind not in (_DYNAMIC, _VERNEED, _VERDEF) or not row.size:
+            continue
+        if row.link >= len(rows):
+            raise ValueError(f"damaged ELF file: {row.name} has no names")
+        data = exactly(read, row.offset, row.size)
+        texts = exactly(read, rows[row.link].offset, rows[row.link].size)
+        try:
+            if row.kind == _DYNAMIC:
+                for tag, value in _tags(data):
+                    words.setdefault(tag, []).append(text_at(texts, value))
+            elif row.kind == _VERNEED:
+                for library, names in _needs(data, texts, row.info):
+                    versions[library] = versions.get(library, frozenset()) | names
+            else:
+                provides.update(_defines(data, texts, row.info))
+        except struct.error as error:
+            raise ValueError(f"damaged ELF file: {row.name}: {error}") from error
+    machine = machine_of(read(0, 20)) or 0
+    runpath = _split(words.get(_DT_RUNPATH, []))
+    # ld.so ignores DT_RPATH where DT_RUNPATH is present.
+    rpath = () if runpath else _split(words.get(_DT_RPATH, []))
+    soname = words.get(_DT_SONAME, [""])[0]
+    needed = tuple(words.get(_DT_NEEDED, []))
+    return Dynamic(machine_name(machine), soname, needed, rpath, runpath, versions, frozenset(provides))
+
+
+def _tags(data: bytes) -> Iterator[tuple[int, int]]:
+    for tag, value in _TAG.iter_unpack(data[: len(data) - len(data) % _TAG.size]):
+        if tag == 0:
+            return
+        if tag in (_DT_NEEDED, _DT_SONAME, _DT_RPATH, _DT_RUNPATH):
+            yield tag, value
+
+
+def _needs(data: bytes, texts: bytes, count: int) -> Iterator[tuple[str, frozenset[str]]]:
+    place = 0
+    for _ in range(count):
+        _, names, file, first, following = _NEED.unpack_from(data, place)
+        found = set()
+        at = place + first
+        for _ in range(names):
+            _, _, _, name, step = _NEED_NAME.unpack_from(data, at)
+            found.add(text_at(texts, name))
+            at += step
+        yield text_at(texts, file), frozenset(found)
+        if not following:
+            return
+        place += following
+
+
+def _defines(data: bytes, texts: bytes, count: int) -> Iterator[str]:
+    place = 0
+    for _ in range(count):
+        *_, first, following = _DEFINE.unpack_from(data, place)
+        # The first name is the version itself, the others are its ancestors.
+        (name,) = struct.unpack_from("<I", data, place + first)
+        yield text_at(texts, name)
+        if not following:
+            return
+        place += following
+
+
+def _split(paths: list[str]) -> tuple[str, ...]:
+    return tuple(part for path in paths for part in path.split(":") if part)

@@ -1,0 +1,48 @@
+"""The static checks of unwanted content: secrets in files and configuration, compiled Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from builder.smoke.check import CheckFailed, check_kind
+from builder.smoke.image.scan import ScanOptions
+from builder.smoke.image.secrets import find_in_text, find_in_variable
+from builder.smoke.static.context import Context, Reads
+from builder.smoke.static.files import allowed_by, first_few
+
+
+@check_kind("static", "no-bytecode", Reads("ours"))
+def no_bytecode(context: Context) -> str:
+    """No compiled Python: it differs from one build to the next, and is stale when its source is patched."""
+    bad = [
+        f"/{path}"
+        for path, entry in context.tree.entries.items()
+        if entry.kind == "file" and path.endswith((".pyc", ".pyo")) and context.is_ours(entry.layer)
+    ]
+    if bad:
+        raise CheckFailed(f"compiled Python: {first_few(bad)}")
+    return "none"
+
+
+@check_kind("static", "no-secrets", Reads("ours", scan=ScanOptions(secrets=True)))
+def no_secrets(context: Context, *, allowed: Sequence[str] = ()) -> str:
+    """No private key, token, login or password: in files of any of our layers, also those that a later layer hides,
+    nor in variables, labels, history, entrypoint and command. `allowed`: patterns of files (published test keys)."""
+    bad = []
+    for layer in context.tree.layers:
+        if context.is_ours(layer.number):
+            found = [(path, what) for path, what in layer.secrets if not allowed_by(path, allowed)]
+            bad += [f"{what} in /{path} ({context.name(layer.number)})" for path, what in found]
+    image = context.image
+    for name, value in image.env.items():
+        bad += [f"{what} in the variable {name}" for what in find_in_variable(name, value)]
+    for name, value in {**(image.settings.get("Labels") or {}), **(image.manifest.get("annotations") or {})}.items():
+        bad += [f"{what} in the label {name}" for what in find_in_variable(name, str(value))]
+    for line in image.config.get("history") or ():
+        text = " ".join(str(line.get(key) or "") for key in ("created_by", "comment", "author"))
+        bad += [f"{what} in the history" for what in find_in_text(text)]
+    for key in ("Entrypoint", "Cmd", "Healthcheck"):
+        bad += [f"{what} in {key}" for what in find_in_text(str(image.settings.get(key) or ""))]
+    if bad:
+        raise CheckFailed(first_few(list(dict.fromkeys(bad))))
+    return "none"

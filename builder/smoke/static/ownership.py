@@ -1,0 +1,59 @@
+"""The static checks of owners and modes: files not owned by root, setuid files, files that everyone may write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from builder.smoke.check import CheckFailed, check_kind
+from builder.smoke.static.context import Context, Reads
+from builder.smoke.static.files import allowed_by, first_few
+
+
+@check_kind("static", "owners", Reads("ours"))
+def owners(context: Context, *, allowed: Sequence[str] = ()) -> str:
+    """Files belong to root, but those of the first layer (a Debian root) and those `allowed` (patterns)."""
+    bad = [
+        f"/{path} ({entry.uid}:{entry.gid}, {context.name(entry.layer)})"
+        for path, entry in context.tree.entries.items()
+        if (entry.uid or entry.gid)
+        and entry.layer > 0
+        and context.is_ours(entry.layer)
+        and not allowed_by(path, allowed)
+    ]
+    if bad:
+        raise CheckFailed(f"not root's: {first_few(bad)}")
+    return "all root's"
+
+
+@check_kind("static", "no-setuid", Reads("ours"))
+def no_setuid(context: Context, *, allowed: Sequence[str] = (), everywhere: bool = False) -> str:
+    """No setuid or setgid file but those `allowed`, and those of the first layer or the base (not `everywhere`)."""
+    bad = []
+    exempt = 0
+    for path, entry in context.tree.entries.items():
+        if entry.kind != "file" or not entry.mode & 0o6000 or allowed_by(path, allowed):
+            continue
+        if not everywhere and (entry.layer == 0 or not context.is_ours(entry.layer)):
+            exempt += 1
+            continue
+        bad.append(f"/{path} ({entry.mode:04o}, layer {entry.layer})")
+    if bad:
+        raise CheckFailed(f"setuid or setgid: {first_few(bad)}")
+    return f"{exempt} setuid files, all of the base or root layer" if exempt else "none"
+
+
+@check_kind("static", "no-world-writable", Reads("ours"))
+def no_world_writable(context: Context, *, allowed: Sequence[str] = ()) -> str:
+    """No file or folder that everyone may write, but sticky folders, device files, and those `allowed`."""
+    bad = [
+        f"/{path} ({entry.mode:04o})"
+        for path, entry in context.tree.entries.items()
+        if entry.kind in ("file", "dir", "fifo")
+        and entry.mode & 0o002
+        and not (entry.kind == "dir" and entry.mode & 0o1000)
+        and context.is_ours(entry.layer)
+        and not allowed_by(path, allowed)
+    ]
+    if bad:
+        raise CheckFailed(f"writable by everyone: {first_few(bad)}")
+    return "none"

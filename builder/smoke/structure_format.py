@@ -1,0 +1,137 @@
+"""The format of container-structure-test, schema 2.0.0: models of a test file, and its regular expressions (RE2)."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SETUP_FAILED = 125
+"""The exit status of a command test whose setup failed."""
+
+_LISTED = Field(strict=False)
+"""A YAML list may become a tuple; nothing else is converted."""
+
+
+class _Part(BaseModel):
+    """Field names are the format's own; unknown ones are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Variable(_Part):
+    """A variable, or a label: its value, or with isRegex a pattern of it."""
+
+    key: Annotated[str, Field(min_length=1)]
+    value: str = ""
+    isRegex: bool = False
+
+
+class Unset(_Part):
+    """A variable that must not be set."""
+
+    key: Annotated[str, Field(min_length=1)]
+    value: str = ""
+
+
+class CommandTest(_Part):
+    """A command, what it must say and how it must end."""
+
+    name: str
+    command: str
+    args: Annotated[tuple[str, ...], _LISTED] = ()
+    setup: Annotated[tuple[Annotated[tuple[str, ...], _LISTED], ...], _LISTED] = ()
+    teardown: Annotated[tuple[Annotated[tuple[str, ...], _LISTED], ...], _LISTED] = ()
+    envVars: Annotated[tuple[Variable, ...], _LISTED] = ()
+    expectedOutput: Annotated[tuple[str, ...], _LISTED] = ()
+    excludedOutput: Annotated[tuple[str, ...], _LISTED] = ()
+    expectedError: Annotated[tuple[str, ...], _LISTED] = ()
+    excludedError: Annotated[tuple[str, ...], _LISTED] = ()
+    exitCode: int = 0
+
+
+class FileExistenceTest(_Part):
+    """Whether a path is there, and with which mode and owner."""
+
+    name: str
+    path: str
+    shouldExist: bool = True
+    permissions: str | None = None
+    uid: int | None = None
+    gid: int | None = None
+    isExecutableBy: Literal["owner", "group", "other", "any"] | None = None
+
+
+class FileContentTest(_Part):
+    """What a file holds, and what not."""
+
+    name: str
+    path: str
+    expectedContents: Annotated[tuple[str, ...], _LISTED] = ()
+    excludedContents: Annotated[tuple[str, ...], _LISTED] = ()
+
+
+class MetadataTest(_Part):
+    """The configuration of the image."""
+
+    envVars: Annotated[tuple[Variable, ...], _LISTED] = ()
+    env: Annotated[tuple[Variable, ...], _LISTED] = ()
+    unboundEnvVars: Annotated[tuple[Unset, ...], _LISTED] = ()
+    labels: Annotated[tuple[Variable, ...], _LISTED] = ()
+    entrypoint: Annotated[tuple[str, ...] | None, _LISTED] = None
+    cmd: Annotated[tuple[str, ...] | None, _LISTED] = None
+    exposedPorts: Annotated[tuple[str | int, ...], _LISTED] = ()
+    unexposedPorts: Annotated[tuple[str | int, ...], _LISTED] = ()
+    volumes: Annotated[tuple[str, ...], _LISTED] = ()
+    unmountedVolumes: Annotated[tuple[str, ...], _LISTED] = ()
+    workdir: str | None = None
+    user: str | None = None
+
+
+class RunOptions(_Part):
+    """How containers of command tests are run."""
+
+    user: str = ""
+    envFile: str | None = None
+    envVars: Annotated[tuple[str, ...], _LISTED] = ()
+    privileged: bool = False
+    allocateTty: bool = False
+    capabilities: Annotated[tuple[str, ...], _LISTED] = ()
+    bindMounts: Annotated[tuple[str, ...], _LISTED] = ()
+
+
+class StructureTest(_Part):
+    """A whole file."""
+
+    schemaVersion: Literal["2.0.0"]
+    globalEnvVars: Annotated[tuple[Variable, ...], _LISTED] = ()
+    commandTests: Annotated[tuple[CommandTest, ...], _LISTED] = ()
+    fileExistenceTests: Annotated[tuple[FileExistenceTest, ...], _LISTED] = ()
+    fileContentTests: Annotated[tuple[FileContentTest, ...], _LISTED] = ()
+    metadataTest: MetadataTest | None = None
+    licenseTests: Annotated[tuple[dict[str, Any], ...], _LISTED] = ()
+    containerRunOptions: RunOptions = RunOptions()
+
+
+_CLASSES = {
+    "alnum": "A-Za-z0-9", "alpha": "A-Za-z", "digit": "0-9", "lower": "a-z", "upper": "A-Z", "space": r"\s",
+    "xdigit": "0-9A-Fa-f", "word": r"\w", "punct": r"!-/:-@\[-`{-~",
+}  # fmt: skip
+
+
+def pattern(text: str) -> re.Pattern[str]:
+    """A pattern of the format (RE2) as Python's. Raises ValueError.
+
+    What differs and is translated: classes like [[:digit:]], \\z, and a `$` that is the very end of the text.
+    """
+    for name, members in _CLASSES.items():
+        text = text.replace(f"[:{name}:]", members)
+    multiline = re.match(r"\(\?[a-zA-Z]*m", text) is not None
+    text = re.sub(r"(?<!\\)((?:\\\\)*)\\z", r"\1\\Z", text)
+    if not multiline:
+        text = re.sub(r"(?<!\\)((?:\\\\)*)\$(?=$|\||\))", r"\1\\Z", text)
+    try:
+        return re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"not a pattern: {text!r}: {error}") from None
