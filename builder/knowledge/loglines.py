@@ -15,7 +15,7 @@ PROGRAM_WARNING = re.compile(
 """What a warning looks like in the output of Python, a compiler or a logger."""
 
 SERVER_WARNING = re.compile(r"\b(?:WARNING|ERROR|CRITICAL|FATAL)\b|Traceback \(most recent call last\)|\b\w*Warning: ")
-"""What a warning looks like in the log of vLLM's server, which prints user text and configuration, too."""
+"""What a warning looks like in the log of vLLM's server."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Smoke checks of an image, on its exact digest: without running it (static), and by running it on a CPU (cpu)."""
+"""Smoke checks of an image by digest: read it (static), run it on a CPU (cpu), run it on a GB10 (gpu)."""

@@ -1,4 +1,4 @@
-"""The results of an image as one page: no script, nothing fetched from elsewhere, readable without styles."""
+"""The results of an image as an HTML page: one file without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TIERS = {"static": "without running it", "cpu": "run on a CPU", "gpu": "run on 
 
 
 def as_html(report: Report, title: str = "") -> str:
-    """A whole HTML document. title: what people call the image."""
+    """The HTML document. title: the image's name."""
     name = title or "image"
     lines = [
         "<!doctype html>",
@@ -47,8 +47,8 @@ def as_html(report: Report, title: str = "") -> str:
 def _tier(tier: str, results: list[Result]) -> Iterator[str]:
     yield f"<h2>{_text(tier)} <small>({_text(_TIERS.get(tier, ''))})</small></h2>"
     yield "<table><thead><tr><th>check</th><th>result</th><th>time</th><th>found</th></tr></thead><tbody>"
-    # What needs a reader comes first.
-    for result in sorted(results, key=lambda one: _ORDER[one.status]):
+    # Failures come first.
+    for result in sorted(results, key=lambda result: _ORDER[result.status]):
         time = f"{result.seconds:.1f} s" if result.seconds >= 0.05 else ""
         yield (
             f'<tr><td class="id">{_text(result.id)}</td><td class="{result.status}">'

@@ -1,4 +1,4 @@
-"""The checks of a plan: its base's, its layers', its recipe's, and those that follow from the plan itself."""
+"""The checks of a plan: those of base, layers and recipe, and those that follow from its environment and labels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from builder.model.plan import Plan
 
 
 def checks_of(plan: Plan) -> list[Check]:
-    """All checks, each id once, in order. Checks of the command without arguments ask for what the plan says."""
+    """All checks, each id once, in order. Checks of the command get the plan's command as arguments."""
     found: dict[str, Check] = {}
     for check in [*plan.checks, *_settings(plan)]:
         if check.kind == "entrypoint" and not check.args:
@@ -30,8 +30,8 @@ def checks_of(plan: Plan) -> list[Check]:
 
 
 def serve_words(plan: Plan) -> tuple[str, ...] | None:
-    """What follows `vllm serve` in the image's command; None where the entrypoint builds the command itself."""
-    # With an entrypoint, be it `vllm serve` or what wraps it, the command is just that.
+    """The words after `vllm serve` in the image's command; None when the entrypoint builds the command itself."""
+    # With an entrypoint (`vllm serve` or its wrapper), the command has only these words.
     words = plan.command
     return (words[2:] if words[:2] == ("vllm", "serve") else words) or None
 
@@ -42,7 +42,7 @@ def _settings(plan: Plan) -> Iterator[Check]:
     if plan.glibc is not None and plan.base_image is not None:
         yield Check(id="image-symbol-versions", tier="static", kind="symbol-versions", args={"glibc": plan.glibc})
     if plan.base_image is not None:
-        # What a vendor's image sets for itself is the vendor's.
+        # Variables of a vendor's image are not checked.
         mine: list[JsonValue] = [*sorted({item.name for item in plan.env if item.name.startswith("VLLM_")})]
         yield Check(id="image-vllm-env", tier="static", kind="vllm-env", args={"names": mine})
     final = {item.name: item for item in plan.env}

@@ -1,4 +1,4 @@
-"""What the checks of one image found."""
+"""The results of an image's checks: as JSON, as JUnit XML and as a table."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from builder.digest import Digest
 from builder.text import printable
 
 Status = Literal["pass", "warn", "fail", "not-run"]
-"""warn: what should be looked at, but does not fail the image."""
+"""warn: a problem that does not fail the image."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One check. message: what was found, or why it was not run. seconds: wall time.
+    """The result of one check. message: the finding, or why the check was not run. seconds: wall time.
 
-    details: what was found as data, for --json and the page.
+    details: the finding as JSON, for --json and the HTML page.
     """
 
     id: str
@@ -44,7 +44,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
 
     def add(self, other: Report) -> None:
-        """Take over another tier's results of the same image."""
+        """Add another tier's results of the same image."""
         self.results += other.results
         self.notes += other.notes
 
@@ -53,7 +53,7 @@ class Report:
         return sum(result.status == status for result in self.results)
 
     def ok(self, *, require: bool = False) -> bool:
-        """Whether nothing failed; with `require`, whether everything was run, too."""
+        """Whether no check failed; with `require`, whether every check was run, too."""
         return not self.count("fail") and not (require and self.count("not-run"))
 
     def summary(self) -> str:
@@ -103,7 +103,7 @@ class Report:
         return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
     def as_table(self, *, width: int | None = None, color: bool = False) -> str:
-        """A table for people. width: columns of the terminal, None for rich's guess."""
+        """A table for a terminal. width: in columns; None: rich detects it."""
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
@@ -115,7 +115,7 @@ class Report:
         table.add_column("found", overflow="fold")
         for result in self.results:
             time = f"{result.seconds:.1f} s" if result.seconds >= 0.05 else ""
-            # Text, not markup: messages carry what the image printed.
+            # Text, not markup: messages contain output of the image.
             status = Text(result.status.replace("-", " "), style=styles[result.status])
             table.add_row(Text(result.id), result.tier, status, time, Text(printable(result.message)))
         out = io.StringIO()

@@ -1,4 +1,4 @@
-"""Results kept beside an image: one file per digest, in which each tier's newest results replace its older ones."""
+"""Result files: one per image digest, beside the image; a tier's new results replace its old ones."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from builder.store.blobs import disk_error
 from builder.text import escaped
 
 MEDIA_TYPE = "application/vnd.builder.smoke.results.v1+json"
-"""Of the file, when it is attached to an image; also the artifact's type."""
+"""The media type of the file when it is attached to an image, and the type of that artifact."""
 
 
 def results_folder(layout: Path) -> Path:
-    """Where the results of a layout's images lie: beside it. Of a store: inside, next to its blobs."""
+    """The folder of results: beside an OCI layout, inside a store."""
     if (layout / "oci-layout").exists():
         return layout.with_name(f"{layout.name}.results")
     return layout / "results"
@@ -32,7 +32,7 @@ def results_path(folder: Path, digest: Digest) -> Path:
 
 
 def keep_results(report: Report, folder: Path) -> Path:
-    """Write results down; returns the file. What it says of tiers that were not run this time stays.
+    """Write results to their file; returns its path. Earlier results of tiers that did not run now stay.
 
     Raises EngineError when the folder cannot be written.
     """
@@ -58,7 +58,7 @@ def keep_results(report: Report, folder: Path) -> Path:
 
 
 def read_results(folder: Path, digest: Digest) -> Report | None:
-    """The results of one image, None when there are none. Raises InvalidError when the file is damaged."""
+    """The results of one image, None without a file. Raises InvalidError when the file is damaged."""
     path = results_path(folder, digest)
     try:
         data: dict[str, Any] = json.loads(path.read_bytes())

@@ -20,9 +20,9 @@ from builder.smoke.structure_format import SETUP_FAILED, CommandTest, StructureT
 
 
 def structure_checks(path: Path, env: Mapping[str, str]) -> list[Check]:
-    """The checks that a file asks for. env: the image's, for the `$NAME` in values.
+    """The checks of a test file. env: the image's environment, which replaces `$NAME` in values.
 
-    Raises InvalidError for a file that is not of this format, a pattern that is none, or what cannot be done here.
+    Raises InvalidError for another format, a wrong pattern, or a feature that is not supported.
     """
     found = load(path, StructureTest)
     where = str(path)
@@ -34,15 +34,15 @@ def structure_checks(path: Path, env: Mapping[str, str]) -> list[Check]:
         tier: Literal["static", "cpu"] = "cpu" if kind == "structure-command" else "static"
         checks.append(Check(id=_id(name, taken), tier=tier, kind=kind, args=args))
     if not checks:
-        raise InvalidError("there is no test in it", where=where)
+        raise InvalidError("the file has no test", id="structure-empty", where=where)
     return checks
 
 
-Asked = tuple[str, str, dict[str, Any]]
+_CheckParts = tuple[str, str, dict[str, Any]]
 """kind, name, arguments."""
 
 
-def _files(found: StructureTest) -> Iterator[Asked]:
+def _files(found: StructureTest) -> Iterator[_CheckParts]:
     for test in found.fileExistenceTests:
         yield "structure-file", test.name, test.model_dump(exclude={"name"}, exclude_none=True)
     for each in found.fileContentTests:
@@ -50,7 +50,7 @@ def _files(found: StructureTest) -> Iterator[Asked]:
         yield "structure-content", each.name, args
 
 
-def _metadata(found: StructureTest) -> Iterator[Asked]:
+def _metadata(found: StructureTest) -> Iterator[_CheckParts]:
     if found.metadataTest is not None:
         args = found.metadataTest.model_dump(exclude_none=True, mode="json")
         args["envVars"] += args.pop("env")
@@ -64,7 +64,7 @@ def _metadata(found: StructureTest) -> Iterator[Asked]:
         )
 
 
-def _commands(found: StructureTest, env: Mapping[str, str], path: Path) -> Iterator[Asked]:
+def _commands(found: StructureTest, env: Mapping[str, str], path: Path) -> Iterator[_CheckParts]:
     options = found.containerRunOptions
     outside = {name: os.environ[name] for name in options.envVars if name in os.environ}
     if options.envFile is not None:
@@ -92,7 +92,7 @@ def _commands(found: StructureTest, env: Mapping[str, str], path: Path) -> Itera
 def _argv(test: CommandTest) -> list[str]:
     if not test.setup and not test.teardown:
         return [test.command, *test.args]
-    # All in one container: what a setup leaves behind is there for the command. Its own output is not the command's.
+    # Setup, command and teardown share a container. The output of setup and teardown is discarded.
     lines = [f"( {shlex.join(words)} ) >/dev/null 2>&1 || exit {SETUP_FAILED}" for words in test.setup]
     lines += ['"$@"', "status=$?", *(f"( {shlex.join(words)} ) >/dev/null 2>&1" for words in test.teardown)]
     return ["sh", "-c", "\n".join([*lines, "exit $status"]), "sh", test.command, *test.args]
@@ -102,7 +102,7 @@ def _read_env(path: Path) -> dict[str, str]:
     try:
         lines = path.read_text("utf-8").splitlines()
     except OSError as error:
-        raise InvalidError(f"envFile: {error.strerror}", where=str(path)) from None
+        raise InvalidError(f"envFile: {error.strerror}", id="structure-env-file-missing", where=str(path)) from None
     words = (line.partition("=") for line in lines if line.strip() and not line.startswith("#"))
     return {name.strip(): value if equals else os.environ.get(name.strip(), "") for name, equals, value in words}
 
@@ -122,7 +122,10 @@ def _refuse(found: StructureTest, where: str) -> None:
     ):
         if given:
             raise InvalidError(
-                f"{name} cannot be run by builder", where=where, next="run these with container-structure-test itself"
+                f"builder does not support {name}",
+                id="structure-unsupported",
+                where=where,
+                next="run this file with container-structure-test itself",
             )
 
 
@@ -135,7 +138,7 @@ def _check_patterns(args: Mapping[str, Any], where: str) -> None:
         try:
             pattern(text)
         except ValueError as error:
-            raise InvalidError(str(error), where=where) from None
+            raise InvalidError(str(error), id="structure-pattern-wrong", where=where) from None
 
 
 def _id(name: str, taken: set[str]) -> str:

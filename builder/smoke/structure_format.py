@@ -36,7 +36,7 @@ class Unset(_Part):
 
 
 class CommandTest(_Part):
-    """A command, what it must say and how it must end."""
+    """A command, its expected output and exit status."""
 
     name: str
     command: str
@@ -52,7 +52,7 @@ class CommandTest(_Part):
 
 
 class FileExistenceTest(_Part):
-    """Whether a path is there, and with which mode and owner."""
+    """Whether a path exists, its mode and its owner."""
 
     name: str
     path: str
@@ -64,7 +64,7 @@ class FileExistenceTest(_Part):
 
 
 class FileContentTest(_Part):
-    """What a file holds, and what not."""
+    """Patterns that a file contains, and patterns that it does not contain."""
 
     name: str
     path: str
@@ -73,7 +73,7 @@ class FileContentTest(_Part):
 
 
 class MetadataTest(_Part):
-    """The configuration of the image."""
+    """The expected configuration of the image."""
 
     envVars: Annotated[tuple[Variable, ...], _LISTED] = ()
     env: Annotated[tuple[Variable, ...], _LISTED] = ()
@@ -90,7 +90,7 @@ class MetadataTest(_Part):
 
 
 class RunOptions(_Part):
-    """How containers of command tests are run."""
+    """Options of the containers of command tests."""
 
     user: str = ""
     envFile: str | None = None
@@ -102,7 +102,7 @@ class RunOptions(_Part):
 
 
 class StructureTest(_Part):
-    """A whole file."""
+    """A test file."""
 
     schemaVersion: Literal["2.0.0"]
     globalEnvVars: Annotated[tuple[Variable, ...], _LISTED] = ()
@@ -121,9 +121,9 @@ _CLASSES = {
 
 
 def pattern(text: str) -> re.Pattern[str]:
-    """A pattern of the format (RE2) as Python's. Raises ValueError.
+    """A regular expression of the format (RE2) as Python's. Raises ValueError.
 
-    What differs and is translated: classes like [[:digit:]], \\z, and a `$` that is the very end of the text.
+    Translated are the differences: classes like [[:digit:]], \\z, and `$`, which in RE2 matches only the end of text.
     """
     for name, members in _CLASSES.items():
         text = text.replace(f"[:{name}:]", members)

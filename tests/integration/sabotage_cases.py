@@ -125,7 +125,7 @@ def changed_file_of_a_wheel(b: Broken) -> None:
     b.edit("wheels-torch")[f"{SITE}/vllm/__init__.py"] = Member(b"patched = True\n")
 
 
-@case("image-records", "is not there")
+@case("image-records", "does not exist")
 def file_of_a_wheel_gone(b: Broken) -> None:
     b.edit("audio").pop(f"{SITE}/soundfile.py")
 

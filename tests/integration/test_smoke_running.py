@@ -148,12 +148,12 @@ def entrypoint_that_hangs(b: Broken) -> None:
     swap(b.edit("wheels-torch"), SCRIPT, "|| exit 2  # and nothing else", "&& kill -STOP $$")
 
 
-@case("starts-without-gpu", "does not say that there is no GPU (exit status 2)")
+@case("starts-without-gpu", "does not report that there is no GPU (exit status 2)")
 def entrypoint_that_dies_of_something_else(b: Broken) -> None:
     swap(b.edit("wheels-torch"), SCRIPT, '[ "$1" = serve ] || exit 2', "exit 2")
 
 
-@case("starts-without-gpu", "it ends well without a GPU")
+@case("starts-without-gpu", "it exits with 0 without a GPU")
 def entrypoint_that_does_nothing(b: Broken) -> None:
     swap(b.edit("wheels-torch"), SCRIPT, '[ "$1" = serve ] || exit 2', "exit 0")
 

@@ -1,1 +1,1 @@
-"""The cpu tier: checks that run code of the image on arm64, natively or under qemu."""
+"""The cpu tier: checks that run code of the image on a CPU, natively on arm64 or under qemu."""

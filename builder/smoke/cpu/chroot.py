@@ -24,14 +24,14 @@ _REGISTERED = "under qemu (now registered with this machine's binfmt_misc)"
 
 
 class ChrootRunner:
-    """Runs commands of an image unpacked below `folder`. Each sees fresh files: what it writes is thrown away."""
+    """Runs commands of an image unpacked below `folder`. Each command gets fresh files."""
 
     name = "chroot"
 
     def __init__(self, image: OpenedImage, folder: Path, *, keep: bool = True) -> None:
-        """Unpack the image, unless that was done before. keep: leave it there for the next run of the same digest.
+        """Unpack the image, unless it is unpacked already. keep: leave it for the next run of the same digest.
 
-        Raises CheckNotRun when this machine cannot run it like this.
+        Raises CheckNotRun when this machine cannot run the image in a chroot.
         """
         self.image = image
         self._keep = keep
@@ -69,7 +69,7 @@ class ChrootRunner:
         directory = self.image.settings.get("WorkingDir") or "/"
         if directory != "/":
             argv = ["/bin/sh", "-c", f'cd {shlex.quote(directory)} && exec "$@"', "sh", *argv]
-        # The environment is the image's alone; chroot looks the command up in its PATH, inside.
+        # `env -i` passes no variable of this machine; chroot looks up the command in the image's PATH.
         inside = [
             str(tool_path("env")),
             "-i",
@@ -80,12 +80,12 @@ class ChrootRunner:
         return self._enter(before, argv, self._root, command.errors)
 
     def note(self) -> str:
-        """How commands are run."""
+        """How commands run, for the report."""
         how = "natively" if native() else "under qemu" if self._user_namespace or not self._register else _REGISTERED
         return f"run {how} in a chroot without network"
 
     def close(self) -> None:
-        """Remove the unpacked image, unless it is to be kept."""
+        """Remove the unpacked image, unless `keep` is set."""
         if not self._keep:
             remove_tree(self._root)
             if self._bytecode is not None:
@@ -105,33 +105,33 @@ class ChrootRunner:
         return NamespacedProcess([*spaces, *script, *before, *place, *argv], scratch, self._user_namespace, errors)
 
     def _choose_namespaces(self) -> None:
-        """Find out, with an empty root, whether namespaces work here: with a user namespace, else as root without."""
+        """Try namespaces with an empty root: with a user namespace, else, as root, without one."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             probe = Path(tempfile.mkdtemp(prefix="probe-", dir=self._folder))
         except OSError as error:
             raise CheckNotRun(f"{self._folder}: {error.strerror}") from error
-        said = ""
+        reason = ""
         try:
-            # Without a user namespace, registering qemu changes the host: the last resort, and only root can.
+            # Without a user namespace, registering qemu changes the host; only root can do that.
             for inside in (True, False) if os.geteuid() == 0 else (True,):
                 self._user_namespace = inside
                 try:
                     process = self._enter([], ["true"], probe)
                     output, _ = process.communicate(timeout=30)
                 except (OSError, subprocess.TimeoutExpired) as error:
-                    said = str(error)
+                    reason = str(error)
                     continue
                 if process.returncode == 0:
                     return
-                said = output.decode(errors="replace").strip().rpartition("\n")[2]
+                reason = output.decode(errors="replace").strip().rpartition("\n")[2]
         finally:
             remove_tree(probe)
-        raise CheckNotRun(f"private namespaces do not work here: {said}")
+        raise CheckNotRun(f"private namespaces do not work on this machine: {reason}")
 
 
 def _user(root: Path, user: str) -> tuple[str, str]:
-    """A user as chroot takes it ("UID:GID", "" for root), and its home, by the image's passwd as docker does."""
+    """A user in the form of chroot ("UID:GID", "" for root) and its home, from the image's passwd as docker does."""
     name, _, group = user.partition(":")
     if name in ("", "root", "0"):
         return "", "/root"
@@ -148,7 +148,7 @@ def _user(root: Path, user: str) -> tuple[str, str]:
 def _static_qemu() -> str:
     for name in QEMU_NAMES:
         path = shutil.which(name)
-        # Inside the chroot it would find no shared library of this machine.
+        # A dynamically linked qemu would not find its libraries inside the chroot.
         if path and b"ld-linux" not in Path(path).read_bytes()[:4096]:
             return path
     raise CheckNotRun("this machine does not run arm64 code: install qemu-user-static")

@@ -1,4 +1,4 @@
-"""Checks that run what a container starts, or as who: without a GPU, as a user whom nobody knows, as others ask."""
+"""The cpu checks `fails-without-gpu`, `non-root` and `structure-command`."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ NO_GPU = (
     r"Failed to infer device type|Found no NVIDIA driver|No CUDA GPUs are available|libcuda\.so\.1|"
     r"no NVIDIA GPU|CUDA driver initialization failed"
 )
-"""What vLLM and torch say where there is no GPU."""
+"""Messages of vLLM and torch on a machine without a GPU."""
 
 
 @check_kind("cpu", "fails-without-gpu")
 def fails_without_gpu(check: Check, *, argv: Sequence[str] = (), matches: str = NO_GPU) -> Execution:
-    """What a container starts (or `argv`) gets as far as looking for a GPU, says that there is none, and ends by itself
-    with an error: it does not hang, crash, or end well."""
+    """The image's command (or `argv`) reports that there is no GPU and exits with an error.
+
+    It must not hang, be ended by a signal, or exit with 0.
+    """
 
     def judge(status: int, output: str) -> str:
         tail = output.strip()[-1500:]
         if status == 0:
-            raise CheckFailed(f"it ends well without a GPU: {tail}")
+            raise CheckFailed(f"it exits with 0 without a GPU: {tail}")
         if status >= 128 or status < 0:
             raise CheckFailed(f"a signal ended it (exit status {status}): {tail}")
         found = re.search(matches, output)
         if not found:
-            raise CheckFailed(f"it does not say that there is no GPU (exit status {status}): {tail}")
+            raise CheckFailed(f"it does not report that there is no GPU (exit status {status}): {tail}")
         return f"exit status {status}: {found[0]}"
 
     if not argv:
@@ -38,7 +40,7 @@ def fails_without_gpu(check: Check, *, argv: Sequence[str] = (), matches: str = 
     return Execution(check, judge, argv=tuple(argv), quiet=True)
 
 
-_STRANGER = """
+_NON_ROOT = """
 import getpass, os, pathlib, tempfile
 assert os.getuid() != 0, "this is root"
 home = pathlib.Path(os.path.expanduser("~"))
@@ -62,8 +64,8 @@ def non_root(
     modules: Sequence[str] = ("torch",),
     folders: Sequence[str] = (".cache", ".config", ".triton", ".nv"),
 ) -> Execution:
-    """A user that the image does not know can write the caches of CUDA, Triton and FlashInfer, and import modules."""
-    code = _STRANGER.format(folders=list(folders), modules=list(modules))
+    """A user without an entry in passwd can write the caches of CUDA, Triton and FlashInfer, and import modules."""
+    code = _NON_ROOT.format(folders=list(folders), modules=list(modules))
     return Execution(check, last_line_is(None), code=code, user="54321:54321")
 
 

@@ -1,8 +1,8 @@
-"""The program that runs Python checks inside the image, several in one interpreter.
+"""The program that runs several Python checks in one interpreter of the image.
 
-Arguments: a word that marks its own lines, and the literal of a list of (id, code). For each it prints two marked
-lines, literals of dicts, when it begins and when it ends; what the code prints, in Python or in C, is in the second.
-It imports nothing that a bare interpreter has not: under qemu, and without bytecode, `import json` takes seconds.
+Arguments: a prefix that marks its lines, and the literal of a list of (id, code). For each it prints two marked lines,
+literals of dicts, at the begin and at the end; the second has the output of the code, from Python or C.
+It imports only built-in modules: under qemu, and without bytecode, `import json` takes seconds.
 """
 
 PROGRAM = r"""

@@ -1,4 +1,4 @@
-"""Checks that audio and video can be decoded: small files are made in the image and read back, as vLLM reads them."""
+"""The cpu checks `audio-decodes` and `video-decodes`: encode small files in the image, decode them as vLLM does."""
 
 from __future__ import annotations
 
@@ -75,12 +75,11 @@ print("10 frames by av", av.__version__, "and OpenCV", cv2.__version__)
 
 @check_kind("cpu", "audio-decodes")
 def audio_decodes(check: Check) -> Execution:
-    """A tone, encoded as WAV, FLAC, Ogg Vorbis and MP3, is decoded by soundfile and PyAV, and resampled by soxr, as
-    what it was."""
+    """soundfile and PyAV decode a tone from WAV, FLAC, Ogg Vorbis and MP3, soxr resamples it; its pitch is kept."""
     return Execution(check, last_line_is(None), code=_AUDIO)
 
 
 @check_kind("cpu", "video-decodes")
 def video_decodes(check: Check) -> Execution:
-    """Ten frames of MPEG-4, made in the image, are decoded by PyAV, and by OpenCV from memory, each with its light."""
+    """PyAV, and OpenCV from memory, decode ten frames of MPEG-4; each frame keeps its brightness."""
     return Execution(check, last_line_is(None), code=_VIDEO)

@@ -62,12 +62,12 @@ bytecode (or ""), then the command. A user namespace has its own binfmt_misc (Li
 
 
 class NamespacedProcess(subprocess.Popen[bytes]):
-    """A process in a user namespace whose user ids this process maps: all of them for root, else only its own."""
+    """A process in a user namespace. Run by root, every user id is mapped to itself; else only the user, to root."""
 
     def __init__(self, argv: list[str], scratch: Path, user_namespace: bool, errors: IO[bytes] | None) -> None:
         self._scratch = scratch
         if user_namespace:
-            # The ids can be mapped only once the namespace is there, and privileges in it come with the exec after.
+            # Ids can be mapped only after the namespace exists; the exec after that gets the privileges in it.
             argv = [str(tool_path("unshare")), "-U", "sh", "-c", 'read _ && exec "$@" </dev/null', "sh", *argv]
         pipe = subprocess.PIPE
         super().__init__(argv, stdin=pipe, stdout=pipe, stderr=errors or subprocess.STDOUT, bufsize=0)
@@ -79,14 +79,14 @@ class NamespacedProcess(subprocess.Popen[bytes]):
         except OSError as error:
             self.kill()
             self.wait()
-            raise OSError(f"user namespaces are not allowed here: {error.strerror}") from error
+            raise OSError(f"user namespaces are not allowed on this machine: {error.strerror}") from error
         finally:
             with contextlib.suppress(OSError):
                 self.stdin.close()
             self.stdin = None
 
     def wait(self, timeout: float | None = None) -> int:
-        """As of Popen; then removes what the command wrote."""
+        """Popen.wait, then remove the files that the command wrote."""
         code = super().wait(timeout)
         remove_tree(self._scratch)
         return code
@@ -102,7 +102,7 @@ class NamespacedProcess(subprocess.Popen[bytes]):
         if os.geteuid() == 0:
             maps = [("uid_map", Path("/proc/self/uid_map")), ("gid_map", Path("/proc/self/gid_map"))]
             for name, mine in maps:
-                # Every id that exists here, as itself.
+                # Every id of this namespace, as itself.
                 rows = [line.split() for line in mine.read_text().splitlines()]
                 (here / name).write_text("".join(f"{row[0]} {row[0]} {row[2]}\n" for row in rows))
         else:

@@ -1,4 +1,4 @@
-"""Ways to run a command of an arm64 image on this machine."""
+"""The interface of runners (Runner, Command), running a command with a timeout, and whether qemu is registered."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ BINFMT = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
 
 @dataclass(frozen=True)
 class Command:
-    """What to run. argv[0] is looked up in the image's PATH. env: on top of the image's. user: "UID" or "UID:GID".
+    """A command. argv[0] is looked up in the image's PATH. env: added to the image's. user: "UID" or "UID:GID".
 
-    errors: where standard error goes; into the same pipe as the output by default.
+    errors: the file for standard error; default: the pipe of standard output.
     """
 
     argv: Sequence[str]
@@ -30,7 +30,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Completed:
-    """What came of it. code: the exit status; None when it ran out of time and was killed. seconds: wall time."""
+    """A command that ended. code: the exit status; None after a timeout. seconds: wall time."""
 
     code: int | None
     output: str
@@ -61,10 +61,10 @@ class Runner(Protocol):
         """Start a command; its standard output and error are one pipe. Killing the process kills all it started."""
 
     def note(self) -> str:
-        """How commands are run, for the report."""
+        """How commands run, for the report."""
 
     def close(self) -> None:
-        """Remove what was set up."""
+        """Release the runner's resources."""
 
 
 class CheckNotRun(Exception):
@@ -72,7 +72,7 @@ class CheckNotRun(Exception):
 
 
 def registered() -> bool:
-    """Whether this machine's kernel starts qemu for arm64 programs, in a chroot too (flag F)."""
+    """Whether the kernel starts qemu for arm64 programs, also in a chroot (flag F of binfmt_misc)."""
     try:
         status = (BINFMT.parent / "status").read_text()
         entry = BINFMT.read_text().splitlines()
@@ -83,7 +83,7 @@ def registered() -> bool:
 
 
 def native() -> bool:
-    """Whether this machine runs arm64 code by itself."""
+    """Whether this machine's CPU runs arm64 code."""
     return platform.machine() in ("aarch64", "arm64")
 
 
@@ -97,7 +97,10 @@ def run(runner: Runner, command: Command, timeout: float) -> Completed:
 
 
 def follow(process: Process, line: Callable[[bytes], object], deadline: Callable[[], float]) -> int | None:
-    """Hand each line of output to `line` until the process ends; kill it at the deadline (monotonic) → None."""
+    """Pass each line of output to `line` until the process ends; returns the exit status.
+
+    At the deadline (monotonic time) it kills the process and returns None.
+    """
     lines: queue.Queue[bytes | None] = queue.Queue()
     assert process.stdout is not None
     threading.Thread(target=_read, args=(process.stdout, lines), daemon=True).start()

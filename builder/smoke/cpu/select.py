@@ -1,4 +1,4 @@
-"""Which way of running an image works on this machine: docker, else a chroot."""
+"""The choice of a runner for an image: docker, else a chroot."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from builder.smoke.image.opened import OpenedImage
 
 
 def pick_runner(image: OpenedImage, folder: Path, only: str | None = None) -> Runner:
-    """The first way that works: docker, else a chroot in private namespaces. only: just this one ("docker", "chroot").
+    """The first runner that works: docker, else a chroot in private namespaces. only: "docker" or "chroot" alone.
 
-    folder: where to unpack the image. Raises CheckNotRun, with the reasons.
+    folder: for the unpacked image of a chroot. Raises CheckNotRun, with the reasons.
     """
     ways: Iterable[tuple[str, Callable[[OpenedImage, Path], Runner]]] = (
         ("docker", DockerRunner),

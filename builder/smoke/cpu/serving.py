@@ -1,4 +1,4 @@
-"""The check that vLLM itself takes the serving command: its own parser and registries, in the image, without a GPU."""
+"""The cpu check `serve-command`: vLLM's own parser and registries accept the serving command, without a GPU."""
 
 from __future__ import annotations
 
@@ -95,12 +95,12 @@ def _ignored(variables):
 
 @check_kind("cpu", "serve-command")
 def serve_command(check: Check, *, argv: Sequence[str], variables: Sequence[str] = ()) -> Execution:
-    """vLLM's own parser takes the words after `vllm serve`, it knows every name in them, and reads the variables."""
+    """vLLM accepts the words after `vllm serve`, knows every name in them, and reads the variables."""
     code = (
         f"{PROGRAM}\nfound = problems({list(argv)!r}, {list(variables)!r})\n"
         "print('\\n'.join(found))\nraise SystemExit(1 if found else 0)\n"
     )
-    # Under qemu it takes seven minutes on a core of two.
+    # Under qemu it takes seven minutes on a two-core machine.
     return Execution(check, _nothing_found(len(argv)), code=code, timeout=1800.0)
 
 
@@ -108,6 +108,6 @@ def _nothing_found(words: int) -> Judge:
     def judge(status: int, output: str) -> str:
         if status:
             raise CheckFailed(f"vLLM refuses the serving command: {output.strip()[-1500:]}")
-        return f"vLLM's parser takes all {words} words"
+        return f"vLLM's parser accepts all {words} words"
 
     return judge

@@ -21,8 +21,8 @@ _DT_NEEDED, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 14, 15, 29
 class Dynamic:
     """The dynamic section of an object.
 
-    versions: symbol versions it needs, by library ("libc.so.6" → {"GLIBC_2.34", ...}).
-    provides: symbol versions it defines.
+    versions: the needed symbol versions by library ("libc.so.6" → {"GLIBC_2.34", ...}).
+    provides: the defined symbol versions.
     """
 
     machine: str
@@ -35,7 +35,7 @@ class Dynamic:
 
 
 def read_dynamic(read: Read, found: list[Section] | None = None) -> Dynamic:
-    """The dynamic section of an ELF file. found: its sections, when they are known. Raises ValueError."""
+    """The dynamic section of an ELF file. found: the sections, when they are known. Raises ValueError."""
     rows = sections(read) if found is None else found
     words: dict[int, list[str]] = {}
     versions: dict[str, frozenset[str]] = {}

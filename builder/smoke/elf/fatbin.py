@@ -1,6 +1,6 @@
-"""Which GPU architectures an object has code for: an inventory of its `.nv_fatbin` section.
+"""The GPU code in an ELF file: an inventory of its `.nv_fatbin` section, and what a GB10 runs of it.
 
-The section is a row of containers, each a header (magic, version, header size, length of what follows) and entries
+The section is a sequence of containers, each a header (magic, version, header size, payload length) and entries
 (kind, header size, payload size, architecture, flags). Only headers are read: payloads are skipped.
 Checked against `cuobjdump --list-elf --list-ptx`: the counts are the same; cuobjdump shows family targets (sm_120f)
 without their suffix.
@@ -26,9 +26,9 @@ _PREFIX = {1: "compute", 2: "sm"}
 
 
 def inventory(read: Read, found: list[Section] | None = None) -> Counter[str]:
-    """How many pieces of code an ELF file has per target: {"sm_121": 12, "compute_120": 11, "sm_90a": 4}.
+    """The number of code objects per target: {"sm_121": 12, "compute_120": 11, "sm_90a": 4}.
 
-    found: its sections, when they are known. Raises ValueError when the file or a container in it is damaged.
+    found: the sections, when they are known. Raises ValueError when the file or a container in it is damaged.
     """
     rows = sections(read) if found is None else found
     counts: Counter[str] = Counter()
@@ -39,7 +39,7 @@ def inventory(read: Read, found: list[Section] | None = None) -> Counter[str]:
 
 
 def runs_on_gb10(code: Mapping[str, int]) -> str:
-    """How a GB10 (compute capability 12.1) runs code of these targets: "sm_121", "sm_120", "PTX", or "" for not at all.
+    """How a GB10 (compute capability 12.1) runs code of these targets: "sm_121", "sm_120", "PTX", or "" (it does not).
 
     A cubin runs on devices of its own major version whose minor is not lower (sm_120 on 12.1), one of a family (f) on
     the whole family, one with `a` on its own device only; PTX of up to 12.1 is compiled by the driver, but for `a`
@@ -56,7 +56,7 @@ def runs_on_gb10(code: Mapping[str, int]) -> str:
 
 
 def by_number(item: tuple[str, int]) -> tuple[str, int, str]:
-    """A sort key for targets: PTX after cubins is not wanted, numbers in their order are."""
+    """A sort key for targets: compute_* (PTX) before sm_* (cubins), then by number."""
     prefix, _, arch = item[0].partition("_")
     return (prefix, int(re.sub(r"\D", "", arch) or 0), arch)
 

@@ -17,14 +17,14 @@ CUDA = 190
 """A cubin is an ELF file too, for the GPU."""
 
 Read = Callable[[int, int], bytes]
-"""Gives the bytes from an offset on, at most a number of them: fewer where the file ends."""
+"""Reads at an offset at most a number of bytes; fewer at the end of the file."""
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 
 _NOBITS = 8
 _MOST = 64 << 20
-"""bytes; no table that is read is larger."""
+"""bytes; the largest table that is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Section:
 
 
 def machine_of(head: bytes) -> int | None:
-    """The e_machine of a file that begins with `head` (20 bytes are enough), or None when it is no ELF file."""
+    """The e_machine of a file that begins with `head` (20 bytes are enough); None: not an ELF file."""
     if len(head) < 20 or head[:4] != b"\x7fELF":
         return None
     return int.from_bytes(head[18:20], "big" if head[5] == 2 else "little")
@@ -52,7 +52,7 @@ def machine_name(machine: int) -> str:
 
 
 def reader(file: BinaryIO) -> Read:
-    """Reads a seekable file."""
+    """A Read of a seekable file."""
 
     def read(offset: int, size: int) -> bytes:
         file.seek(offset)
@@ -62,14 +62,13 @@ def reader(file: BinaryIO) -> Read:
 
 
 def sections(read: Read) -> list[Section]:
-    """The sections of a 64-bit little-endian ELF file, those without bytes in the file (.bss) with size 0.
+    """The sections of a 64-bit little-endian ELF file; those without bytes in the file (.bss) have size 0.
 
-    Raises ValueError when the file is damaged; every section is looked for at its place, so a file that was cut short
-    is, too.
+    Raises ValueError when the file is damaged or truncated: the last byte of the last section must exist.
     """
     head = read(0, _HEADER.size)
     if len(head) < _HEADER.size or head[:4] != b"\x7fELF":
-        raise ValueError("damaged ELF file: its header is cut short, or not there")
+        raise ValueError("damaged ELF file: its header is truncated or missing")
     if head[4:6] != b"\x02\x01":
         raise ValueError("damaged ELF file: not 64-bit little-endian")
     fields = _HEADER.unpack(head)

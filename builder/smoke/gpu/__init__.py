@@ -1,1 +1,1 @@
-"""The gpu tier: checks that run the image on a GB10."""
+"""The gpu tier: checks that run the image in docker on a GB10."""

@@ -1,4 +1,4 @@
-"""Asking a server that runs in a container: plain and streamed chat completions, metrics."""
+"""An HTTP client of an OpenAI-compatible server: plain and streamed chat completions, metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from builder.smoke.check import CheckFailed
 
 @dataclass
 class Stream:
-    """What a streamed answer consisted of. fields: the names under which reasoning came."""
+    """A streamed answer. fields: the names of the fields that contained reasoning."""
 
     content: str = ""
     reasoning: str = ""
@@ -33,13 +33,13 @@ class Client:
     def __init__(self, url: str, model: str, *, key: str | None = None, patience: float = 600) -> None:
         self.url, self.model, self.key, self.patience = url, model, key, patience
         self.session = requests.Session()
-        # Requests to this machine go to it, whatever proxy its environment names.
+        # Requests to this machine must not use a proxy of the environment.
         self.session.trust_env = False
         if key:
             self.session.headers["Authorization"] = f"Bearer {key}"
 
     def get(self, path: str, timeout: float = 30) -> requests.Response:
-        """GET. Raises CheckFailed when no answer with status 200 comes."""
+        """GET. Raises CheckFailed without an answer of status 200."""
         try:
             return _good(self.session.get(self.url + path, timeout=timeout), path)
         except requests.RequestException as error:
@@ -123,7 +123,7 @@ def _take(found: Stream, data: dict[str, Any] | None) -> None:
 
 
 def counters(text: str) -> dict[str, float]:
-    """Prometheus' text: the value of each name, summed over its labels."""
+    """Prometheus text format: the value of each metric, summed over its labels."""
     found: dict[str, float] = {}
     for line in text.splitlines():
         match = re.fullmatch(r"([A-Za-z_:][A-Za-z0-9_:]*)(?:\{.*\})?\s+(\S+)(?:\s+-?\d+)?", line.strip())

@@ -14,7 +14,7 @@ _IMAGE = Needs("image")
 
 @check_kind("gpu", "driver", Needs("machine"))
 def driver(machine: Machine) -> str:
-    """The driver is of the branch that GB10 and the base need."""
+    """The driver is of a branch that the GB10 and the base need."""
     return machine.driver()
 
 
@@ -26,7 +26,7 @@ def device(machine: Machine, *, timeout: float = 600.0) -> str:
 
 @check_kind("gpu", "triton-jit", _IMAGE)
 def triton_jit(machine: Machine, *, arch: str = "sm_121a", timeout: float = 900.0) -> str:
-    """Triton compiles a kernel for the GPU, from nothing, and its numbers are right."""
+    """Triton compiles a kernel for the GPU with an empty cache, and its results are right."""
     return judge.triton(machine.ask("triton_jit", timeout=timeout), arch=arch)
 
 
@@ -41,7 +41,7 @@ def marlin_moe(machine: Machine, *, format: _FORMATS, launches: int = 20, timeou
 
 @check_kind("gpu", "marlin-linear", _IMAGE)
 def marlin_linear(machine: Machine, *, format: _FORMATS, launches: int = 20, timeout: float = 1800.0) -> str:
-    """The same for a linear layer, of the shape where VLLM_MARLIN_USE_ATOMIC_ADD decides how is summed."""
+    """vLLM's Marlin kernels for a linear layer, of a shape where VLLM_MARLIN_USE_ATOMIC_ADD selects the summation."""
     return _marlin(machine, "linear", format, launches, timeout)
 
 
@@ -54,7 +54,7 @@ def _marlin(machine: Machine, what: str, format_: str, launches: int, timeout: f
 def nccl_all_reduce(
     machine: Machine, *, under: str | None = None, version: str | None = None, timeout: float = 600.0
 ) -> str:
-    """NCCL reduces on this node, by the one libnccl below `under`, of this version."""
+    """NCCL all-reduces on this node, with one libnccl in memory: below `under`, of this version."""
     # One rank needs no network; Linux has this interface everywhere.
     alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29517"}
     found = machine.ask("allreduce", env={**alone, "NCCL_SOCKET_IFNAME": "lo"}, timeout=timeout)
@@ -71,7 +71,7 @@ def nccl_two_nodes(
     at_least: float = 1.0,
     timeout: float = 900.0,
 ) -> str:
-    """NCCL reduces over both nodes, over the direct link. at-least: GB/s of bus bandwidth."""
+    """NCCL all-reduces on two nodes, over the direct link. at-least: GB/s of bus bandwidth."""
     found = machine.two_nodes(transport, timeout)
     text = judge.all_reduce(found, under=under, version=version, at_least=at_least)
     for each, end in zip(found, (machine.link().here, machine.link().there), strict=True):

@@ -1,4 +1,4 @@
-"""What the probes' findings mean: each function returns a message or raises CheckFailed."""
+"""Judging the output of probes: limits and expected values. Each function returns a message or raises CheckFailed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def marlin(found: Mapping[str, Any], *, atomic: bool) -> str:
 def all_reduce(
     found: Sequence[Mapping[str, Any]], *, under: str | None, version: str | None, at_least: float = 0.0
 ) -> str:
-    """Every rank has the right sum, from the one libnccl that was asked for. at_least: GB/s of bus bandwidth."""
+    """Every rank has the right sum, computed by the expected libnccl. at_least: GB/s of bus bandwidth."""
     if [(each["rank"], each["size"]) for each in found] != [(rank, len(found)) for rank in range(len(found))]:
         ranks = ", ".join("{rank} of {size}".format(**each) for each in found)
         raise CheckFailed(f"not {len(found)} ranks of one sum: {ranks}")
@@ -128,11 +128,11 @@ def nccl_tests(output: str) -> str:
 
 
 def _number(value: Any) -> float:
-    """A number; what JSON cannot say, and what is missing, is not a number, and below no limit."""
+    """A float; NaN, which is below no limit, for a missing value or text."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
 
 
 def _largest(values: Sequence[Any]) -> float:
-    """The largest; not a number when one is not."""
+    """The largest number; NaN when one of them is NaN."""
     numbers = [_number(value) for value in values]
     return math.nan if any(map(math.isnan, numbers)) else max(numbers, default=math.nan)

@@ -1,4 +1,4 @@
-"""Where the gpu tier runs: a Spark, docker on it, the image, and perhaps a second Spark."""
+"""The machine of the gpu tier: a Spark with docker and the image, its options, and an optional second Spark."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Needs:
 
 @dataclass(frozen=True)
 class GpuImage:
-    """What is tested. ids: by which docker may know it, its manifest's and its config's digest.
+    """The image under test. ids: digests of its manifest and its config; docker's image id is one of them.
 
-    name: in docker. load: puts it there under that name; raises BuilderError.
+    name: in docker. load: loads the image into docker under that name; raises BuilderError.
     """
 
     name: str
@@ -45,12 +45,12 @@ class GpuImage:
 
 @dataclass(frozen=True)
 class Options:
-    """What the user chose. serve: "small", or "recipe" for the recipe's own model.
+    """Options of the user. serve: "small", or "recipe" for the recipe's own model.
 
-    peer: address of a second Spark on the direct link. interface, hca: this node's end of the link, if it must be said.
-    nccl_tests: the program all_reduce_perf. offline: weights are staged. only: run just these checks, by id.
-    In seconds: start, until a server must be healthy; patience, for one answer; interval, between two looks at a
-    starting server; pause, that the head of two nodes gets before the worker joins.
+    peer: address of a second Spark on the direct link. interface, hca: this node's end of the link; default: detected.
+    nccl_tests: the program all_reduce_perf. offline: weights are staged. only: ids of the checks to run, () for all.
+    In seconds: start, until a server must be healthy; patience, for one answer; interval, between two health requests;
+    pause, between the start of the head of two nodes and the start of the worker.
     """
 
     serve: str = "small"
@@ -67,24 +67,24 @@ class Options:
 
 
 def require_spark(host: Host) -> str:
-    """Name and driver of this machine's GPU. Raises CheckNotRun when it is no GB10."""
+    """Name and driver of this machine's GPU. Raises CheckNotRun when it is not a GB10."""
     got = host.run("nvidia-smi", "--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader")
     if got is None or got.code or not got.text.strip():
         loaded = host.read("/proc/driver/nvidia/version")
         if loaded:
             raise CheckNotRun("nvidia-smi does not answer, though NVIDIA's driver is loaded: builder doctor")
-        raise CheckNotRun("no NVIDIA GPU is here: the gpu tier needs a GB10")
+        raise CheckNotRun("this machine has no NVIDIA GPU: the gpu tier needs a GB10")
     found = [part.strip() for part in got.text.strip().splitlines()[0].split(",")]
     if len(found) < 3 or found[1] != "12.1":
         raise CheckNotRun(
-            f"{found[0]} is no GB10: compute capability {found[1] if len(found) > 1 else 'unknown'}, not 12.1"
+            f"{found[0]} is not a GB10: compute capability {found[1] if len(found) > 1 else 'unknown'}, not 12.1"
         )
     return f"{found[0]}, driver {found[2]}"
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A Spark with the image. served: the recipe as it is served here; recipe: as it was built."""
+    """A Spark with the image. served: the recipe with the model that the tier serves; recipe: as it was built."""
 
     host: Host
     docker: Docker
@@ -112,11 +112,11 @@ class Machine:
     def ask(
         self, probe: str, argument: str = "", *, env: dict[str, str] | None = None, timeout: float
     ) -> dict[str, Any]:
-        """What a probe finds in the image."""
+        """The output of a probe in the image."""
         return ask(self.docker, probe_container(self._plain, probe, argument, env), timeout)
 
     def host_program(self, path: str, arguments: Sequence[str], timeout: float) -> str:
-        """What a program of the host prints when it runs in the image, with the image's libraries."""
+        """The output of a program of the host that runs in the image, with the image's libraries."""
         made = replace(
             self._plain,
             name=f"{self._plain.name}-program",
@@ -141,7 +141,7 @@ class Machine:
     @cached_property
     def _link(self) -> gpu_peer.Link:
         if not self.options.peer:
-            raise CheckNotRun("no second Spark was given: --peer ADDRESS")
+            raise CheckNotRun("a second Spark is needed: --peer ADDRESS")
         return gpu_peer.find_link(self.host, self.options.peer, interface=self.options.interface, hca=self.options.hca)
 
     def peer(self) -> Docker:
@@ -152,5 +152,5 @@ class Machine:
         return there
 
     def two_nodes(self, transport: str, timeout: float) -> list[dict[str, Any]]:
-        """What both ranks of an all-reduce find."""
+        """The output of both ranks of an all-reduce."""
         return gpu_peer.all_reduce(self.docker, self.peer(), self._plain, self.link(), transport, timeout)

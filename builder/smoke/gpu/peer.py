@@ -1,4 +1,4 @@
-"""The link to a second Spark, and NCCL over it: one probe on each node at the same time."""
+"""The direct link to a second Spark: finding it, and running NCCL on both nodes at the same time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from builder.smoke.gpu.docker import Docker
 from builder.smoke.gpu.probe import ask, probe_container
 
 PORT = 29517
-"""Where the ranks meet, on the first node."""
+"""The rendezvous port of the ranks, on the first node."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class Link:
 
 
 class Peer:
-    """A machine behind ssh, as far as this module asks it."""
+    """Runs commands on the second Spark through ssh."""
 
     def __init__(self, address: str) -> None:
         self.address = address
 
     def run(self, *words: str) -> Outcome | None:
-        """Run a command there; None when ssh is missing or nothing comes."""
+        """Run a command; None when ssh is missing or does not answer in time."""
         try:
             done = subprocess.run(
                 [*SSH, self.address, shlex.join(words)], capture_output=True, text=True, timeout=30, check=False
@@ -59,9 +59,9 @@ class Peer:
 
 
 def find_link(host: Host, peer: str, *, interface: str | None = None, hca: str | None = None) -> Link:
-    """The link that leads to `peer`, an address on it that ssh reaches too. interface, hca: of this node, if told.
+    """The link that leads to `peer`, an address on it that ssh reaches. interface, hca: of this node, or None.
 
-    Raises CheckNotRun when there is none, or ssh does not get there.
+    Raises CheckNotRun when there is no link, or ssh fails.
     """
     here = _end(host, peer, interface, hca)
     if here.interface == "lo":
@@ -91,7 +91,7 @@ def _end(host: Host | Peer, towards: str, interface: str | None = None, hca: str
 
 
 def settings(end: End, transport: str) -> dict[str, str]:
-    """The variables by which `builder run` ties a node's container to the link."""
+    """The variables with which `builder run` binds a node's container to the link."""
     made = {"VLLM_HOST_IP": end.address, "GLOO_SOCKET_IFNAME": end.interface, "NCCL_SOCKET_IFNAME": end.interface}
     if transport == "socket":
         return {**made, "UCX_NET_DEVICES": end.interface, "NCCL_IB_DISABLE": "1"}
@@ -112,7 +112,7 @@ def same_image(docker: Docker, image: str, ids: frozenset[str]) -> None:
 def all_reduce(
     here: Docker, there: Docker, container: Container, link: Link, transport: str, timeout: float
 ) -> list[dict[str, Any]]:
-    """What both ranks found. Raises CheckFailed and CheckNotRun."""
+    """The output of both ranks. Raises CheckFailed and CheckNotRun."""
     containers = []
     for rank, end in enumerate((link.here, link.there)):
         ranks = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": link.here.address, "MASTER_PORT": str(PORT)}

@@ -1,4 +1,4 @@
-"""Running the programs of `builder.smoke.probes` inside an image, and reading what they say."""
+"""Running the programs of `builder.smoke.probes` in a container, and parsing their output."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ runpy.run_module("probes." + sys.argv.pop(1), run_name="__main__", alter_sys=Tru
 
 
 def probe_container(served: Container, name: str, argument: str = "", env: dict[str, str] | None = None) -> Container:
-    """The container that serves a recipe, made to run a probe: without port, weights and secrets.
+    """The container that serves a recipe, changed to run a probe: without port, weights and secrets.
 
-    The programs travel as an argument, so that they need no folder that the container (or a peer) could read.
+    The programs are an argument, so that no folder must be shared with the container or the peer.
     """
     return replace(
         served,
@@ -56,12 +56,12 @@ def packed() -> str:
 
 
 def ask(docker: Docker, container: Container, timeout: float) -> dict[str, Any]:
-    """What a probe found. Raises CheckFailed when it broke, CheckNotRun when the image has nothing to probe."""
+    """The result of a probe. Raises CheckFailed when it broke, CheckNotRun when the image has nothing to probe."""
     return read(docker.run(container, timeout), timeout)
 
 
 def read(done: Done, timeout: float) -> dict[str, Any]:
-    """What a probe printed. Raises CheckFailed, and CheckNotRun where it says that there is nothing to probe."""
+    """The result in a probe's output. Raises CheckFailed, and CheckNotRun when the probe reports nothing to probe."""
     lines = [line for line in done.out.splitlines() if line.startswith(MARK)]
     if not lines:
         tail = " | ".join((done.said.strip() or done.out.strip()).splitlines()[-3:])[-600:]

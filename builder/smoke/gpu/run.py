@@ -1,4 +1,4 @@
-"""The gpu tier: checks that need a GB10, run in containers of the exact image."""
+"""The gpu tier: runs the checks of a GB10 in containers of the image, and names those of every image."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def run_gpu(
     host: Host | None = None,
     tell: Tell = lambda text: None,
 ) -> Report:
-    """Run the gpu checks among `checks`, and those that every image is asked, on this machine.
+    """Run the gpu checks among `checks`, and those of every image, on this machine.
 
-    On a machine that is no GB10, or has no docker, every check is `not-run`, with the reason. Containers get names of
-    their own and are removed, whatever happens. tell: told what is being run.
-    Raises InvalidError for a check that does not exist or has wrong arguments.
+    On a machine without a GB10 or without docker, every check is `not-run`, with the reason. Containers have unique
+    names and are always removed. tell: gets progress messages.
+    Raises InvalidError for an unknown kind of check and for wrong arguments.
     """
     options, host = options or Options(), host or ThisHost()
     served = small(recipe) if options.serve == "small" else recipe
@@ -69,7 +69,7 @@ def run_gpu(
     try:
         spark = require_spark(host)
         version = machine.docker.ready()
-        _have(image, machine.docker, tell)
+        _ensure_image(image, machine.docker, tell)
     except CheckNotRun as reason:
         report.results = [check_result(check, "not-run", str(reason)) for check, _ in jobs]
         return report
@@ -97,21 +97,23 @@ def _asked(checks: Sequence[Check], options: Options) -> list[Check]:
     return [check for check in asked.values() if not options.only or check.id in options.only]
 
 
-def _have(image: GpuImage, docker: Docker, tell: Tell) -> None:
-    """Docker has this very image. Raises CheckNotRun."""
+def _ensure_image(image: GpuImage, docker: Docker, tell: Tell) -> None:
+    """Make sure that docker has exactly this image. Raises CheckNotRun."""
     if docker.identity(image.name) not in image.ids:
         tell(f"loading {image.name} into docker")
         try:
             image.load()
         except BuilderError as error:
-            raise CheckNotRun(f"docker does not get the image: {error.what}; builder build --load says why") from error
+            raise CheckNotRun(
+                f"the image cannot be loaded into docker: {error.what}; `builder build --load` shows the reason"
+            ) from error
         found = docker.identity(image.name)
         if found not in image.ids:
             raise CheckNotRun(f"docker has {found or 'nothing'} under the name {image.name}, not this image")
 
 
 def _serve(machine: Machine, jobs: Sequence[Bound], tell: Tell) -> dict[int, Result]:
-    """Start the server once, and run its checks in the order of their kinds."""
+    """Start one server and run the server checks on it, in the order of their kinds."""
     found: dict[int, Result] = {}
     if not jobs:
         return found
@@ -129,7 +131,7 @@ def _serve(machine: Machine, jobs: Sequence[Bound], tell: Tell) -> dict[int, Res
         seconds = time.monotonic() - begin
         why = "the server did not come up" if isinstance(reason, CheckFailed) else str(reason)
         for number, (check, _) in enumerate(jobs):
-            # One says why: that of health, which comes first, or whatever was asked for instead.
+            # Only the first check fails with the reason; usually that is serve-health.
             if number == 0 and isinstance(reason, CheckFailed):
                 found[id(check)] = check_result(check, "fail", str(reason), seconds)
             else:

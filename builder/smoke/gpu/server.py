@@ -36,7 +36,7 @@ class Serving:
 
 @contextlib.contextmanager
 def started(machine: Machine) -> Iterator[Serving]:
-    """The container of `builder run`, on a port of this machine's loopback that is free."""
+    """Start the container of `builder run` on a free port of the loopback interface; stopped and removed at the end."""
     served, options = machine.served, machine.options
     with contextlib.ExitStack() as stack:
         if served.nodes == 2:
@@ -63,7 +63,7 @@ def _single_node(machine: Machine) -> Container:
     port = None if served.run.network == "host" else _free_port()
     made = container(served, machine.base, machine.image.name, port=port, offline=machine.options.offline)
     if machine.options.serve == "small" and machine.base.entrypoint == "environment":
-        # An entrypoint that builds its command from variables cannot be told another model.
+        # An entrypoint that builds its command from variables cannot serve another model.
         alike = machine.base.model_copy(update={"entrypoint": "pass-through"})
         words = container(served, alike, machine.image.name, port=port).command
         made = replace(made, entrypoint=words[0], command=words[1:])
@@ -77,7 +77,7 @@ def _free_port() -> int:
 
 
 def wait(serving: Serving, timeout: float) -> str:
-    """The server says that it is healthy, within `timeout` seconds."""
+    """Wait until the server is healthy, `timeout` seconds at most. Raises CheckFailed."""
     begin = time.monotonic()
     while True:
         state = serving.running.state()
@@ -98,7 +98,7 @@ def wait(serving: Serving, timeout: float) -> str:
 
 
 def gpu_processes(host: Host) -> frozenset[str]:
-    """Process ids on the GPU. Raises CheckNotRun when nvidia-smi does not tell."""
+    """The ids of the processes on the GPU. Raises CheckNotRun when nvidia-smi fails."""
     got = host.run("nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader")
     if got is None or got.code:
         raise CheckNotRun("nvidia-smi does not list the processes on the GPU")
@@ -106,9 +106,9 @@ def gpu_processes(host: Host) -> frozenset[str]:
 
 
 def _reason(text: str) -> str:
-    """The lines of a log that say most: known bad ones, else the last errors, else its end."""
+    """The most useful lines of a log: known bad ones, else the last errors, else its end."""
     if known := [item for item in scan_server_log(text) if item.means]:
         return describe(known)
     written = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in written if re.search(r"\b\w*(Error|Exception)\b", line)]
-    return " | ".join((errors or written)[-2:])[-600:] or "it is empty"
+    return " | ".join((errors or written)[-2:])[-600:] or "the log is empty"

@@ -29,7 +29,7 @@ _TOOL = {
 }
 _COPIED = "The quick brown fox jumps over the lazy dog while seven wizards quietly mix a dozen jugs of liquid. "
 _AT_ONCE = 16
-"""Tokens that may come in one piece: more than any drafter proposes for one step."""
+"""Tokens that may arrive in one chunk: more than any drafter proposes for one step."""
 _DRAFTED, _ACCEPTED = "vllm:spec_decode_num_draft_tokens_total", "vllm:spec_decode_num_accepted_tokens_total"
 
 
@@ -41,7 +41,7 @@ def health(serving: Serving) -> str:
 
 @check_kind("gpu", "serve-warm-up", _SERVER)
 def warm_up(serving: Serving, *, within: float = 300.0) -> str:
-    """The first request, which pays for what is compiled then, and the second."""
+    """The first request, during which kernels are compiled, ends in `within` seconds; and the time of the second."""
     times = []
     for _ in range(2):
         begin = time.monotonic()
@@ -55,7 +55,7 @@ def warm_up(serving: Serving, *, within: float = 300.0) -> str:
 
 @check_kind("gpu", "serve-models", _SERVER)
 def models(serving: Serving) -> str:
-    """The server lists the model under the name that its command says."""
+    """The server lists the model under the name in its command, with the length in its command."""
     found = serving.client.json("/v1/models")
     try:
         listed = {str(item["id"]): item.get("max_model_len") for item in found["data"]}
@@ -71,7 +71,7 @@ def models(serving: Serving) -> str:
 
 @check_kind("gpu", "serve-answer", _SERVER)
 def answer(serving: Serving, *, question: str = _QUESTION, expect: str = "204", max_tokens: int = 4096) -> str:
-    """The answer to a question holds what it must, as a word of its own."""
+    """The answer to a question contains `expect` as a separate word."""
     choice = serving.client.chat(question, max_tokens=max_tokens)
     content = choice["message"].get("content")
     if not content:
@@ -82,7 +82,7 @@ def answer(serving: Serving, *, question: str = _QUESTION, expect: str = "204", 
 
 @check_kind("gpu", "serve-stream", _SERVER)
 def stream(serving: Serving, *, question: str = _QUESTION, expect: str = "204", max_tokens: int = 4096) -> str:
-    """A streamed answer: valid events to its end, and reasoning in a field of its own where there is a parser."""
+    """A streamed answer has valid events to its end, and with a reasoning parser a separate field of reasoning."""
     parser = serving.recipe.serve.flags.get("reasoning-parser")
     more: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": True}} if parser else {}
     found = serving.client.stream(question, max_tokens=max_tokens, **more)
@@ -91,11 +91,13 @@ def stream(serving: Serving, *, question: str = _QUESTION, expect: str = "204", 
     if not found.usage.get("completion_tokens"):
         raise CheckFailed("the stream reports no usage, though it was asked to")
     if found.chunks < 2 and found.usage["completion_tokens"] > _AT_ONCE:
-        raise CheckFailed(f"it is no stream: {found.usage['completion_tokens']} tokens came in {found.chunks} chunk")
+        raise CheckFailed(
+            f"the answer is not streamed: {found.usage['completion_tokens']} tokens came in {found.chunks} chunk"
+        )
     if parser and not found.reasoning:
         raise CheckFailed(f"no reasoning field in {found.chunks} chunks, with --reasoning-parser {parser}")
     if "<think>" in found.content or "</think>" in found.content:
-        raise CheckFailed(f"reasoning stands in the content: {found.content[:200]!r}")
+        raise CheckFailed(f"the content contains reasoning: {found.content[:200]!r}")
     if not found.content:
         thought = f"{len(found.reasoning)} characters of reasoning"
         raise CheckFailed(f"the stream has no content (finish_reason {found.finish}, {thought})")
@@ -106,7 +108,7 @@ def stream(serving: Serving, *, question: str = _QUESTION, expect: str = "204", 
 
 @check_kind("gpu", "serve-tools", Needs("server", flag="tool-call-parser"))
 def tools(serving: Serving, *, max_tokens: int = 4096) -> str:
-    """Asked for what only a tool knows, the model calls it, with arguments that are JSON."""
+    """The model calls a tool, with JSON arguments, for a question that only the tool can answer."""
     question = "What is the weather in Paris right now? Use the tool."
     choice = serving.client.chat(question, max_tokens=max_tokens, tools=[_TOOL], tool_choice="auto")
     calls = choice["message"].get("tool_calls") or []
@@ -127,7 +129,7 @@ def tools(serving: Serving, *, max_tokens: int = 4096) -> str:
 
 @check_kind("gpu", "serve-decode", _SERVER)
 def decode(serving: Serving, *, at_least: float | None = None) -> str:
-    """The rate of decoding one request, in tokens per second, as `builder bench` measures it."""
+    """The decode rate of one request, measured as in `builder bench`. at_least: tokens/s; default: `expected_rate`."""
     server = Server(serving.client.url, model=serving.client.model, key=serving.client.key)
     server.session.trust_env = False
     try:
@@ -145,7 +147,7 @@ def decode(serving: Serving, *, at_least: float | None = None) -> str:
 
 @check_kind("gpu", "serve-speculation", Needs("server", flag="speculative-config"))
 def speculation(serving: Serving, *, at_least: float = 0.1) -> str:
-    """The share of drafted tokens that are accepted while the model copies a text, from /metrics."""
+    """The share of accepted draft tokens while the model copies a text, from /metrics, is `at_least`."""
     before = counters(serving.client.get("/metrics").text)
     if _DRAFTED not in before:
         raise CheckFailed("/metrics has no counters of speculation: the server does not speculate")
@@ -163,10 +165,10 @@ def speculation(serving: Serving, *, at_least: float = 0.1) -> str:
 
 @check_kind("gpu", "serve-log", _SERVER)
 def log(serving: Serving, *, allow: Sequence[str] = ()) -> str:
-    """The log has no line that is known to be bad, and no warning that was not declared."""
+    """The log has no known bad line and no undeclared warning. allow: patterns of more harmless lines."""
     text = serving.running.log()
     if not text.strip():
-        raise CheckFailed("the log is empty: nothing can be said about it")
+        raise CheckFailed("the log is empty, so it cannot be checked")
     if found := scan_server_log(text, allow):
         raise CheckFailed(f"{len(found)} lines: {describe(found)}")
     return f"{len(text.splitlines())} lines, none bad"
@@ -174,14 +176,14 @@ def log(serving: Serving, *, allow: Sequence[str] = ()) -> str:
 
 @check_kind("gpu", "serve-stop", _SERVER)
 def stop(serving: Serving, *, within: int = 120) -> str:
-    """Told to stop, the server ends by itself in time, and no process stays on the GPU."""
+    """After `docker stop`, the server exits within `within` seconds, and no process stays on the GPU."""
     begin = time.monotonic()
     serving.running.stop(within)
     seconds = time.monotonic() - begin
     state = serving.running.state()
     if state.running:
-        raise CheckFailed(f"it still runs {seconds:.0f} s after it was told to stop")
-    # 143: ended by the signal itself, without a handler.
+        raise CheckFailed(f"it still runs {seconds:.0f} s after docker stop")
+    # 143: SIGTERM without a handler.
     if state.code not in (0, 143):
         killed = f", killed after {within} s" if state.code == 137 else ""
         raise CheckFailed(f"it ended with {state.code}{killed}")
@@ -192,13 +194,13 @@ def stop(serving: Serving, *, within: int = 120) -> str:
 
 def _right(content: str, expect: str) -> str:
     if "!!!!!" in content:
-        raise CheckFailed(f"the answer is {content[:100]!r}: kernels give garbage; --moe-backend marlin")
+        raise CheckFailed(f"the answer is {content[:100]!r}: the kernels compute garbage; use --moe-backend marlin")
     if not re.search(rf"(?<![\d.,]){re.escape(expect)}(?![\d]|[.,]\d)", content):
         raise CheckFailed(f"the answer is {content.strip()[-200:]!r}, expected {expect}")
     return f"{expect} in {len(content)} characters"
 
 
 def expected_rate(recipe: Recipe) -> float:
-    """Tokens per second that decoding must reach: half of the recipe's own figure; 20 where it has none."""
+    """The required decode rate in tokens/s: half of the recipe's own figure; 20 without one."""
     figures = re.findall(r"\d+(?:\.\d+)?", recipe.speed.tokens_per_second) if recipe.speed else []
     return float(figures[0]) / 2 if figures else 20.0

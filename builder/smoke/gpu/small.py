@@ -1,4 +1,4 @@
-"""The small model that the gpu tier serves by default: it tests the image, not a checkpoint."""
+"""The small model that the gpu tier serves by default, to test the image instead of a checkpoint."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 from builder.model.recipe import Model, Recipe, Serve, Volume
 
 MODEL = "Qwen/Qwen3-1.7B"
-"""Thinks, calls tools, has 4 GB of BF16 weights, needs no licence; every supported vLLM has its parsers."""
+"""Has reasoning and tool calls, 4 GB of BF16 weights, no licence to accept; every supported vLLM has its parsers."""
 
 
 def small(recipe: Recipe) -> Recipe:
-    """The recipe, made to serve the small model: with reasoning, tools, and n-gram speculation, which needs no drafter.
+    """The recipe with the small model, reasoning, tools, and n-gram speculation, which needs no drafter.
 
-    What a base needs of every model stays: environment, attention backend, where weights are kept.
+    What the base needs for every model stays: environment, attention backend, the folder of weights.
     """
     flags: dict[str, Any] = {
         "served-model-name": "small",

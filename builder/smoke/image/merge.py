@@ -1,4 +1,4 @@
-"""Layers over one another: what a container sees, and what it does not see any more."""
+"""Merging layers: the files that a container sees, and the entries that an upper layer covers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from builder.smoke.image.index import Entry, LayerIndex
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """A layer has something where a lower one has something else than it."""
+    """An entry of `layer` replaces an entry of the kind `was` of the lower layer `below`."""
 
     path: str
     was: str
@@ -20,7 +20,7 @@ class Covered:
 
 
 def merge(layers: Iterable[LayerIndex], covered: list[Covered] | None = None) -> dict[str, Entry]:
-    """What a container sees: later layers over earlier ones, what they remove removed. covered: gets what is hidden."""
+    """The entries that a container sees, with whiteouts applied. covered: gets the covered entries."""
     merged: dict[str, Entry] = {}
     for layer in layers:
         _drop(merged, layer.removed, layer.opaque)
@@ -35,7 +35,7 @@ def merge(layers: Iterable[LayerIndex], covered: list[Covered] | None = None) ->
                 replaced.add(real)
             if covered is not None and below is not None and _hides(entry, below):
                 covered.append(Covered(real, below.kind, below.layer, entry.layer))
-            # A directory over a link hides the link and all that it led to, as it does in a container.
+            # A directory over a symlink hides the symlink and its target, as in a container.
             merged[real] = entry
             folders.pop(path, None)
         if replaced:
@@ -48,7 +48,7 @@ def _hides(entry: Entry, below: Entry) -> bool:
 
 
 def _real(merged: dict[str, Entry], folder: str, known: dict[str, str], layer: int) -> str:
-    """Where a folder of a layer really is: through the links that are there; made where it is not."""
+    """The path of a layer's folder with symlinks of lower layers followed; missing folders are added."""
     names: list[str] = []
     while folder not in known:
         folder, _, name = folder.rpartition("/")

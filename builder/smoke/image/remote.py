@@ -1,4 +1,4 @@
-"""An image in a registry, looked at without a copy: layers are streamed, only those that a check needs."""
+"""An image in a registry: opened without a copy, with layers streamed on demand, or fetched to the store."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class ChunkStream(io.RawIOBase):
 
 
 def remote_image(reference: Reference, registry: Registry | None = None) -> OpenedImage:
-    """The linux/arm64 image at a reference: its manifest and configuration are read, its layers can be.
+    """The linux/arm64 image at a reference. Its manifest and configuration are read now, its layers on demand.
 
-    Raises NetworkError, PinError, or InvalidError for a configuration that makes no sense.
+    Raises NetworkError, PinError, or InvalidError for an invalid configuration.
     """
     client = registry or Registry()
     manifest, _ = client.platform_manifest(reference)
@@ -60,8 +60,10 @@ def remote_image(reference: Reference, registry: Registry | None = None) -> Open
 
 
 def fetch_image(reference: Reference, store: Store, registry: Registry | None = None) -> OpenedImage:
-    """The image with all its blobs in the store, as running it needs. Raises NetworkError, PinError,
-    InvalidError or EngineError."""
+    """The image with all its blobs in the store, to run it.
+
+    Raises NetworkError, PinError, InvalidError, EngineError.
+    """
     client = registry or Registry()
     manifest, _ = client.platform_manifest(reference)
     pinned = reference.at(manifest.digest)
@@ -84,6 +86,6 @@ def fetch_image(reference: Reference, store: Store, registry: Registry | None = 
 
 
 def built_layers(image: OpenedImage) -> set[Digest] | None:
-    """The layers that builder put into an image, by its history: the others are its base's. None when it names none:
-    then all of them are looked at."""
+    """Digests of the layers that builder made, from the history; the others are the base's. None when the history names
+    no layer of builder: then all layers are checked."""
     return {blob.digest for blob, name in zip(image.layers, image.names, strict=True) if name} or None

@@ -1,7 +1,7 @@
-"""Credentials by their well-known shapes, in files, variables, labels and histories.
+"""Finding credentials by their well-known formats, in files, variables, labels and histories.
 
-A shape is told apart from code about it by what follows it: a token has its exact length and enough different
-characters, a private key has its base64. What was found is named, never shown.
+A real credential differs from code about credentials: a token has its exact length and enough different characters, a
+private key has base64 content. A message names the kind of credential, never its value.
 """
 
 from __future__ import annotations
@@ -65,16 +65,16 @@ _LAST = re.compile(
     r"|\.?pydistutils\.cfg|\.?condarc|sources\.list|\.pypirc|\.?npmrc|\.git-credentials|credentials|token"
     r"|stored_tokens|config|hosts\.yml|\.env|[^/]*\.(?:list|sources|conf))\Z"
 )
-"""What the last parts of those names are: most paths are passed over by one look."""
+"""The last parts of these names: one cheap test skips most paths."""
 
 
 def suspicious_name(path: str) -> bool:
-    """Whether files of this name hold credentials."""
+    """Whether files of this name usually contain credentials."""
     return _LAST.search(path[-40:]) is not None and any(name.search(path) for name, _, _ in _NAMES)
 
 
 def find_secrets(path: str, data: bytes) -> Iterator[str]:
-    """What secrets a file holds. path: in the image, without leading slash."""
+    """The kinds of secrets in a file. path: in the image, without leading slash."""
     yield from _shapes(data)
     for name, what, content in _NAMES if suspicious_name(path) else ():
         if name.search(path) and (match := content.search(data)) and not _PLACEHOLDER.search(match[0]):
@@ -82,7 +82,7 @@ def find_secrets(path: str, data: bytes) -> Iterator[str]:
 
 
 def find_in_variable(name: str, value: str) -> Iterator[str]:
-    """What secrets an environment variable, or any other named text of a configuration, holds."""
+    """The kinds of secrets in an environment variable or a label."""
     data = value.encode("utf-8", "surrogateescape")
     found = list(_shapes(data))
     if _URL.search(data):
@@ -93,7 +93,7 @@ def find_in_variable(name: str, value: str) -> Iterator[str]:
 
 
 def find_in_text(text: str) -> Iterator[str]:
-    """What secrets a line of a history or a command holds."""
+    """The kinds of secrets in a line of the history or in a command."""
     data = text.encode("utf-8", "surrogateescape")
     yield from _shapes(data)
     if (match := _URL.search(data)) and not match[1].startswith(b"$"):

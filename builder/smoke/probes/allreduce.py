@@ -1,4 +1,4 @@
-"""An all-reduce by NCCL through torch: right numbers, by which library, over which network, how fast.
+"""The probe `allreduce`: NCCL through torch, its error, the mapped library, the network and the bandwidth.
 
 Rank, size and the first node's address come as torchrun gives them: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
 """
@@ -17,19 +17,19 @@ from .say import report
 
 ELEMENTS = 1 << 20
 BIG = 1 << 26
-"""Float32 elements of the timed one: 256 MiB."""
+"""Float32 elements of the timed all-reduce: 256 MiB."""
 _LOG = ("NET/", "Using network", "Bootstrap", "NCCL version", "NCCL WARN", "via ")
 
 
 def contribution(rank: int) -> Any:
-    """What a rank brings, the same on every machine; float64."""
+    """The input of a rank, the same on every machine; float64."""
     import numpy as np
 
     return np.random.default_rng(100 + rank).standard_normal(ELEMENTS)
 
 
 def mapped() -> dict[str, int]:
-    """Every libnccl in memory and what its ncclGetVersion says. torch.cuda.nccl.version() is a constant of torch's."""
+    """Every libnccl in memory with its ncclGetVersion. torch.cuda.nccl.version() is a constant of torch's build."""
     with open("/proc/self/maps", encoding="utf-8") as maps:  # noqa: PTH123
         paths = sorted({line.split(None, 5)[5].strip() for line in maps if "/libnccl.so" in line})
     found = {}

@@ -1,4 +1,4 @@
-"""What torch sees of the GPU, and whether it computes on it."""
+"""The probe `device`: the GPU that torch sees, and the error of two products on it."""
 
 from __future__ import annotations
 

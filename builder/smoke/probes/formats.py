@@ -1,6 +1,6 @@
-"""FP4 and FP8 numbers, exactly: tables of their values, and rounding to them.
+"""Exact FP4 and FP8 numbers: tables of their values, and rounding weights to NVFP4, MXFP4 and FP8.
 
-E2M1, E4M3 and E8M0 as the OCP Microscaling Formats specification 1.0 has them; NVFP4 is E2M1 with one E4M3 scale for 16
+E2M1, E4M3 and E8M0 follow the OCP Microscaling Formats specification 1.0; NVFP4 is E2M1 with one E4M3 scale for 16
 weights and one float32 scale for the tensor, MXFP4 is E2M1 with one E8M0 scale for 32 weights.
 """
 
@@ -36,10 +36,10 @@ STEP = {"nvfp4": 2.0**-3, "mxfp4": 2.0**-1, "fp8": 2.0**-3}
 
 @dataclass(frozen=True)
 class Quantised:
-    """Weights as a checkpoint holds them, along the last axis.
+    """Quantised weights in the form of a checkpoint, along the last axis.
 
     codes: bytes; two E2M1 numbers in one, the first in the lower half. scale: E4M3 or E8M0 codes for each block, or
-    float numbers. tensor_scale: of the whole tensor. values: what it all stands for, exactly.
+    float numbers. tensor_scale: of the whole tensor. values: the exact values of the weights.
     """
 
     codes: Bytes
@@ -49,7 +49,7 @@ class Quantised:
 
 
 def nearest(values: Floats, table: Floats) -> NDArray[np.int64]:
-    """Index of the nearest number of a rising table; in the middle, the even index. Beyond its end: the last."""
+    """The index of the nearest number in an ascending table; ties go to the even index. Beyond its end: the last."""
     middle = (table[1:] + table[:-1]) / 2
     low = np.searchsorted(middle, values, side="left")
     high = np.searchsorted(middle, values, side="right")
@@ -73,7 +73,7 @@ def pack(codes: Bytes) -> Bytes:
 
 
 def bf16(values: Floats) -> Floats:
-    """Rounded to bfloat16, to the even one in the middle."""
+    """Rounded to bfloat16, ties to even."""
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32).astype(np.int64)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
     return rounded.astype(np.uint32).view(np.float32).astype(np.float64)

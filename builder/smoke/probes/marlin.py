@@ -1,4 +1,4 @@
-"""vLLM's Marlin kernels on random data against float64, again and again: one linear layer, or a mixture of experts.
+"""The probe `marlin`: repeated launches of vLLM's Marlin kernels on random data, compared with float64.
 
 The weights are made as a checkpoint holds them and go through the functions by which vLLM prepares a layer for Marlin,
 so that layouts and scales are tested with the kernel. Names and places as in vLLM 0.20.0 and 0.23.0; another version
@@ -50,7 +50,7 @@ def find(name: str, *modules: str) -> Any:
 
 
 def call(function: Any, **arguments: Any) -> Any:
-    """Call a function of vLLM by names. Raises NotRun when it wants others."""
+    """Call a function of vLLM with keyword arguments. Raises NotRun when it takes others."""
     try:
         inspect.signature(function).bind(**arguments)
     except TypeError as error:
@@ -102,7 +102,7 @@ Want = Callable[[Floats], tuple[Floats, tuple[Any, ...]]]
 
 
 def experts(name: str, generator: np.random.Generator) -> tuple[Launch, Want]:
-    """A mixture of experts: the launch, and what it must give."""
+    """A mixture of experts: the launch function, and the expected result."""
     import torch
 
     fused = find("fused_marlin_moe", *_FUSED)
@@ -171,7 +171,7 @@ def _prepare_experts(name: str, up: list[Quantised], down: list[Quantised]) -> d
 
 
 def linear(name: str, generator: np.random.Generator) -> tuple[Launch, Want]:
-    """A linear layer: the launch, and what it must give."""
+    """A linear layer: the launch function, and the expected result."""
     import torch
 
     made = quantise(name, 0.05 * generator.standard_normal((OUTPUTS, INPUTS)))

@@ -1,4 +1,4 @@
-"""What a product with quantised weights and a mixture of experts must give, in float64, and how far off is too far."""
+"""Reference results in float64: products with quantised weights, mixtures of experts, and error limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SLICE = 16
 
 
 def route(logits: Floats, top: int) -> tuple[NDArray[np.int64], Floats]:
-    """The `top` experts of each row and their weights: softmax, the largest first, made to sum to one."""
+    """The `top` experts of each row and their weights: softmax, the largest first, normalised to a sum of one."""
     ids = np.argsort(-logits, axis=-1, kind="stable")[:, :top]
     chosen = np.take_along_axis(logits, ids, -1)
     weights: Floats = np.exp(chosen - chosen.max(-1, keepdims=True))
@@ -48,7 +48,7 @@ class Tolerance:
 
 
 def tolerance(name: str, summed: int) -> Tolerance:
-    """How far a right kernel may be off. summed: the length of the longest sum of its products.
+    """The error limits of a correct kernel. summed: the length of the longest sum of its products.
 
     The reference multiplies the very numbers that the kernel reads, so the format's rounding is in both; what is left
     is rounding to bfloat16 on the way: 0.002 to 0.006 measured with vLLM 0.20.0 and 0.23.0 on an H200. rms: a twelfth
@@ -61,7 +61,7 @@ def tolerance(name: str, summed: int) -> Tolerance:
 
 
 def errors(got: Floats, want: Floats) -> tuple[float, float]:
-    """How far off: root mean square over that of `want`, and the worst element. Infinity for what is not a number.
+    """The errors of `got`: root mean square relative to that of `want`, and the worst element. Infinity for NaN.
 
     An element counts relative to its own size plus the usual one: bfloat16 rounds large numbers more coarsely.
     """

@@ -1,4 +1,4 @@
-"""How a probe reports: one line of JSON after a mark, since libraries print to standard output as well."""
+"""How a probe reports: one line of JSON after a marker, because libraries also print to standard output."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ MARK = "@builder-probe "
 
 
 class NotRun(Exception):
-    """The image has no such thing to probe; says why."""
+    """The image lacks what the probe needs; the text is the reason."""
 
 
 def report(probe: Callable[[], dict[str, Any]]) -> None:
-    """Run a probe and print what it found. An exception becomes {"error": …}, NotRun {"not_run": reason}."""
+    """Run a probe and print its result. An exception becomes {"error": …}, NotRun {"not_run": reason}."""
     try:
         found = probe()
     except NotRun as reason:

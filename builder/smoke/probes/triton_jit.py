@@ -1,4 +1,4 @@
-"""A Triton kernel compiled here and now, for this GPU, and its numbers."""
+"""The probe `triton_jit`: compile a Triton kernel for this GPU with an empty cache, and compare its results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from .say import report
 
-# Before triton is imported: a cache would hide that nothing can be compiled.
+# Set before triton is imported: a filled cache would hide a broken compiler.
 _CACHE = tempfile.TemporaryDirectory(prefix="triton-")
 
 

@@ -1,1 +1,1 @@
-"""The static tier: checks that read an image and run none of its code."""
+"""The static tier: checks that read an image without running its code."""

@@ -1,4 +1,4 @@
-"""Static checks of an image's configuration and manifest."""
+"""The static checks of an image's configuration: platform, environment, labels, entrypoint, its first program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from builder.smoke.static.context import Context, Reads
 
 @check_kind("static", "platform", Reads("none"))
 def platform(context: Context, *, platform: str = "linux/arm64") -> str:
-    """The configuration says this platform."""
+    """The platform in the configuration is `platform`."""
     config = context.image.config
     found = f"{config.get('os')}/{config.get('architecture')}"
     if found != platform:
@@ -24,7 +24,7 @@ def platform(context: Context, *, platform: str = "linux/arm64") -> str:
 
 @check_kind("static", "config", Reads("none"))
 def config(context: Context) -> str:
-    """The configuration fits the layers: a diff_id for each, a history that names each once, variables with values."""
+    """The configuration fits the layers: one diff_id and one line of history for each, variables with values."""
     image = context.image
     count = len(image.layers)
     diff_ids = (image.config.get("rootfs") or {}).get("diff_ids") or []
@@ -52,7 +52,7 @@ def env(
     matches: str | None = None,
     absent: bool = False,
 ) -> str:
-    """The variable is set: to `value`, beginning with `starts`, matching `matches` as a whole; or is not set."""
+    """The variable is `value`, begins with `starts`, or matches `matches` as a whole; or, with `absent`, is not set."""
     return _text(
         f"the variable {name}", context.image.env.get(name), value=value, starts=starts, matches=matches, absent=absent
     )
@@ -68,7 +68,7 @@ def label(
     matches: str | None = None,
     absent: bool = False,
 ) -> str:
-    """The label is there, with the same conditions as `env`."""
+    """The label exists, with the same conditions as `env`."""
     labels = context.image.settings.get("Labels") or {}
     return _text(f"the label {name}", labels.get(name), value=value, starts=starts, matches=matches, absent=absent)
 
@@ -81,7 +81,7 @@ def entrypoint(
     command: Sequence[str] | None = None,
     begins: bool = False,
 ) -> str:
-    """Entrypoint and command are these; with `begins`, they begin with these."""
+    """Entrypoint and command are equal to the arguments; with `begins`, they begin with them."""
     settings = context.image.settings
     found = {"entrypoint": settings.get("Entrypoint") or [], "command": settings.get("Cmd") or []}
     for what, wanted in (("entrypoint", entrypoint), ("command", command)):
@@ -103,7 +103,7 @@ def _commands(image: OpenedImage, args: Mapping[str, Any]) -> Iterable[str]:
 
 @check_kind("static", "starts", Reads(keeps=_commands))
 def starts(context: Context) -> str:
-    """The program that a container starts is in its PATH and executable; a script's interpreter is there, too."""
+    """The program that a container starts is in its PATH and executable; the interpreter of a script exists."""
     image = context.image
     words = [*(image.settings.get("Entrypoint") or []), *(image.settings.get("Cmd") or [])]
     if not words:
@@ -122,7 +122,7 @@ def starts(context: Context) -> str:
             raise CheckFailed(f"{path} is neither a program nor a script")
         interpreter = line[2:].decode(errors="replace").split()[0]
         if context.tree.stat(interpreter).kind != "file":
-            raise CheckFailed(f"{path} is run by {interpreter}, which is no file")
+            raise CheckFailed(f"{path} is run by {interpreter}, which is not a file")
         return f"{path}, run by {interpreter}"
     if "/" in words[0]:
         raise PathNotFound(words[0], " as a program that everyone can run")

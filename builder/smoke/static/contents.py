@@ -13,7 +13,7 @@ from builder.smoke.static.files import allowed_by, first_few
 
 @check_kind("static", "no-bytecode", Reads("ours"))
 def no_bytecode(context: Context) -> str:
-    """No compiled Python: it differs from one build to the next, and is stale when its source is patched."""
+    """No compiled Python: its bytes differ between builds, and it is stale when its source is patched."""
     bad = [
         f"/{path}"
         for path, entry in context.tree.entries.items()
@@ -26,8 +26,8 @@ def no_bytecode(context: Context) -> str:
 
 @check_kind("static", "no-secrets", Reads("ours", scan=ScanOptions(secrets=True)))
 def no_secrets(context: Context, *, allowed: Sequence[str] = ()) -> str:
-    """No private key, token, login or password: in files of any of our layers, also those that a later layer hides,
-    nor in variables, labels, history, entrypoint and command. `allowed`: patterns of files (published test keys)."""
+    """No private key, token, login or password in the files of our layers, including files that a later layer hides,
+    and in variables, labels, history, entrypoint and command. allowed: patterns of files (published test keys)."""
     bad = []
     for layer in context.tree.layers:
         if context.is_ours(layer.number):

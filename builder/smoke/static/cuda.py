@@ -1,4 +1,4 @@
-"""Static checks of the libnccl that torch loads, and of the assembler that Triton calls."""
+"""The static checks of the CUDA user space: the libnccl that torch loads, the ptxas that Triton calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TRITON = "*/triton/backends/nvidia/bin"
 
 @check_kind("static", "torch-nccl", Reads(keeps=lambda image, args: LOADER_FILES, scan=ELF))
 def torch_nccl(context: Context, *, under: str = "/opt/nccl", torch: str | None = None) -> str:
-    """The libnccl that the dynamic loader takes for torch is, links followed, a file below `under`."""
+    """The libnccl that the dynamic loader chooses for torch is, symlinks followed, a file below `under`."""
     by = torch
     if by is None:
         found = context.tree.match(_TORCH)
@@ -46,7 +46,7 @@ def _ptxas_files(image: OpenedImage, args: Mapping[str, Any]) -> Iterable[str]:
 
 @check_kind("static", "ptxas", Reads(keeps=_ptxas_files))
 def ptxas(context: Context, *, arch: str = "sm_121a") -> str:
-    """The ptxas that the image's Triton will call for `arch` is there, runs on aarch64, and knows `arch`."""
+    """The ptxas that the image's Triton calls for `arch` exists, is for aarch64, and knows `arch`."""
     from packaging.version import InvalidVersion, Version
 
     versions = distributions(context, "triton") or distributions(context, "pytorch-triton")
@@ -66,7 +66,7 @@ def ptxas(context: Context, *, arch: str = "sm_121a") -> str:
         try:
             entry = context.tree.stat(path)
         except PathNotFound as error:
-            # Triton passes over a path that it cannot run.
+            # Triton skips a path that it cannot run.
             problems.append(str(error))
             continue
         if entry.kind != "file" or not entry.mode & 0o001:
@@ -78,12 +78,12 @@ def ptxas(context: Context, *, arch: str = "sm_121a") -> str:
         if not knows:
             raise CheckFailed(f"Triton {versions[0]} calls {path} ({release_name}), which does not know {arch}")
         return f"Triton {versions[0]} calls {path} ({release_name})"
-    why = "; ".join(problems) or f"{variable} is not set and Triton brings none"
+    why = "; ".join(problems) or f"{variable} is not set and Triton has none of its own"
     raise (CheckFailed if problems else PathNotFound)(f"a {tool} that Triton {versions[0]} can call: {why}")
 
 
 def _assembler(context: Context, path: str, arch: str) -> tuple[str, bool]:
-    """The version that an assembler says it has, and whether it mentions an architecture."""
+    """The version in an assembler's binary, and whether the binary names an architecture."""
     version = "unknown version"
     knows = False
     last = b""

@@ -1,4 +1,4 @@
-"""Static checks of single files and links of an image."""
+"""The static checks of single files and symlinks, and helpers for lists of paths."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
 
 _AT_RUN_TIME = ("proc", "sys", "dev", "run")
-"""Folders that the container engine fills: links may lead there."""
+"""Folders that the container engine fills: symlinks may lead there."""
 
 
 @check_kind("static", "file", Reads(one_path=True))
@@ -26,8 +26,10 @@ def file(
     executable: bool = False,
     empty: bool = False,
 ) -> str:
-    """The path leads to a file (or `dir`; `symlink`: is itself a link), with this mode and owner (UID:GID), not empty
-    unless `empty`."""
+    """The path leads to a file or `dir`, or is a `symlink` itself, with this mode and owner (UID:GID).
+
+    The file is not empty, unless `empty` is set.
+    """
     found = context.tree.get(path) if type == "symlink" else context.tree.stat(path)
     if found is None:
         raise PathNotFound(path)
@@ -46,10 +48,10 @@ def file(
 
 @check_kind("static", "symlink", Reads(one_path=True))
 def symlink(context: Context, *, path: str, to: str | None = None, under: str | None = None) -> str:
-    """The path is a link that leads, in the end, to the file `to`, or below the folder `under`."""
+    """The path is a symlink whose final target is the file `to`, or is below the folder `under`."""
     found = context.tree.get(path)
     if found is None:
-        # The way there may go through other links.
+        # Parent folders may be symlinks.
         parent, _, name = path.rstrip("/").rpartition("/")
         found = context.tree.get(f"{context.tree.resolve(parent)}/{name}")
     if found is None:
@@ -66,7 +68,7 @@ def symlink(context: Context, *, path: str, to: str | None = None, under: str | 
 
 @check_kind("static", "no-dangling-links", Reads())
 def no_dangling_links(context: Context, *, prefix: str = "/", allowed: Sequence[str] = ()) -> str:
-    """Every link below `prefix` leads somewhere; `allowed`: patterns of links that need not."""
+    """Every symlink below `prefix` has a target. allowed: patterns of symlinks that may dangle."""
     count = 0
     broken = []
     for path, entry in context.tree.below(prefix):
@@ -81,18 +83,18 @@ def no_dangling_links(context: Context, *, prefix: str = "/", allowed: Sequence[
         except PathNotFound:
             broken.append(f"/{path} -> {entry.link}")
     if broken and context.tree.absent:
-        raise CheckNotRun(f"{first_few(broken)} may lead into the base's layers, which are not here")
+        raise CheckNotRun(f"{first_few(broken)} may lead into the base's layers, which are not on this machine")
     if broken:
-        raise CheckFailed(f"links that lead nowhere: {first_few(broken)}")
+        raise CheckFailed(f"dangling links: {first_few(broken)}")
     return f"{count} links"
 
 
 def allowed_by(path: str, patterns: Sequence[str]) -> bool:
-    """Whether one of the patterns (fnmatch) describes a path."""
+    """Whether a path matches one of the patterns (fnmatch)."""
     return any(fnmatch.fnmatchcase("/" + path, pattern) for pattern in patterns)
 
 
 def first_few(items: Sequence[str]) -> str:
-    """The first few of many, for a message."""
+    """The first items of a list, for a message."""
     shown = ", ".join(items[:5])
     return f"{shown} and {len(items) - 5} more" if len(items) > 5 else shown

@@ -13,12 +13,12 @@ from builder.smoke.static.files import first_few
 _GB = 1_000_000_000
 _MB = 1_000_000
 _PLACES = ("usr", "opt", "etc", "srv")
-"""Where every base has plain folders (builder/oci/layerblob.py writes nowhere else above a root)."""
+"""Folders that are plain folders in every base; builder/oci/layerblob.py refuses other places."""
 
 
 @check_kind("static", "blobs", Reads(scan=ScanOptions(hash=True)))
 def blobs(context: Context) -> str:
-    """Each layer's blob has the size and the hash that the manifest names it by."""
+    """Each layer's blob has the size and digest of the manifest."""
     bad = [f"{blob.digest} has {blob.path.stat().st_size} bytes, not {blob.size}" for blob in _cut(context)]
     for layer in context.tree.layers:
         if layer.digest != layer.blob.digest:
@@ -43,7 +43,7 @@ def layer_limit(context: Context, *, most: int = 127) -> str:
 
 @check_kind("static", "layer-size", Reads("none"))
 def layer_size(context: Context, *, most_gb: float = 10.0, warn_gb: float = 5.0) -> str:
-    """No layer blob larger than `most_gb` (10^9 bytes): registries refuse those; a warning from `warn_gb` on."""
+    """No layer blob exceeds `most_gb` (10^9 bytes), which registries refuse; a warning above `warn_gb`."""
     sizes = [blob.size for blob in context.image.layers]
     large = [
         f"{context.name(number)} has {size / _GB:.1f} GB" for number, size in enumerate(sizes) if size > warn_gb * _GB
@@ -51,13 +51,15 @@ def layer_size(context: Context, *, most_gb: float = 10.0, warn_gb: float = 5.0)
     if any(size > most_gb * _GB for size in sizes):
         raise CheckFailed(f"{first_few(large)}; {most_gb:g} is the limit")
     if large:
-        raise CheckWarned(f"{first_few(large)}; many registries and mirrors are slow or refuse from {warn_gb:g} on")
+        raise CheckWarned(
+            f"{first_few(large)}; many registries and mirrors are slow or refuse blobs above {warn_gb:g} GB"
+        )
     return f"{sum(sizes) / _GB:.2f} GB, the largest layer {max(sizes, default=0) / _GB:.2f} GB"
 
 
 @check_kind("static", "layer-budget", Reads("none"))
 def layer_budget(context: Context, *, layer: str, most_mb: float) -> str:
-    """The blob of the layer with this id is not larger than `most_mb` (10^6 bytes)."""
+    """The blob of the layer with this id does not exceed `most_mb` (10^6 bytes)."""
     found = [blob.size for blob, name in zip(context.image.layers, context.image.names, strict=True) if name == layer]
     if not found:
         raise CheckFailed(f"the image's history names no layer {layer}")
@@ -68,9 +70,9 @@ def layer_budget(context: Context, *, layer: str, most_mb: float) -> str:
 
 @check_kind("static", "parents-0755", Reads("ours"))
 def parents_0755(context: Context) -> str:
-    """Layers bring every parent folder of their files; those over the root layer as 0755 root:root.
+    """Layers contain every parent folder of their files; above the first layer each is 0755 root:root.
 
-    Docker's overlay2 makes a missing parent 0600, which locks every other user out.
+    Docker's overlay2 creates a missing parent as 0600, which no user but root can enter.
     """
     bad = []
     for layer in context.tree.layers:
@@ -95,9 +97,9 @@ def parents_0755(context: Context) -> str:
 
 @check_kind("static", "places", Reads("ours"))
 def places(context: Context) -> str:
-    """Layers above the first place files below /usr, /opt, /etc and /srv only, and remove nothing.
+    """Layers above the first have files only below /usr, /opt, /etc and /srv, and no whiteouts.
 
-    /lib or /bin are links on most bases: a path through one would replace it, and hide what is behind it.
+    /lib and /bin are symlinks in most bases: a path through a symlink would replace it and hide its target.
     """
     bad = []
     for layer in context.tree.layers:
@@ -113,7 +115,7 @@ def places(context: Context) -> str:
 
 @check_kind("static", "nothing-covered", Reads("ours"))
 def nothing_covered(context: Context, *, replaces: Sequence[str] = ()) -> str:
-    """No layer changes what a lower one brings, but the paths it `replaces`: base packages stay as they are."""
+    """No layer replaces a file of a lower layer, except the paths in `replaces`."""
     expected = {path.strip("/") for path in replaces}
     covered = [item for item in context.tree.covered if context.is_ours(item.layer)]
     bad = [
@@ -124,5 +126,5 @@ def nothing_covered(context: Context, *, replaces: Sequence[str] = ()) -> str:
     if bad:
         raise CheckFailed(first_few(bad))
     if context.tree.absent:
-        raise CheckNotRun("the base's layers are not here to compare with")
+        raise CheckNotRun("the base's layers are not on this machine to compare with")
     return f"{len(covered)} files replaced, as declared" if covered else "no file of a lower layer is covered"

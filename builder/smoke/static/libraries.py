@@ -1,4 +1,4 @@
-"""Static checks of every library: the machine it is for, whether it is whole, the runtime it needs, its GPU code."""
+"""The static checks of ELF files: machine, damage, needed symbol versions, GPU code."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ LOADER_FILES = ("etc/ld.so.cache", "etc/ld.so.conf", "etc/ld.so.conf.d/*")
 _RUNTIME = ("libc.so.6", "libstdc++.so.6", "libgcc_s.so.1")
 
 _LIBSTDCXX = {"2.35": "3.4.30", "2.36": "3.4.30", "2.39": "3.4.33", "2.41": "3.4.33"}
-"""The newest GLIBCXX of the libstdc++6 that goes with a glibc: Ubuntu 22.04, Debian 12, Ubuntu 24.04, Debian 13."""
+"""glibc → the newest GLIBCXX of its distribution's libstdc++6: Ubuntu 22.04, Debian 12, Ubuntu 24.04, Debian 13."""
 
 
 @check_kind("static", "elf-machine", Reads())
 def elf_machine(context: Context, *, prefix: str = "/", allowed: Sequence[str] = ()) -> str:
-    """Every ELF file below `prefix` is for aarch64 (or GPU code); `allowed`: patterns of files that need not be."""
+    """Every ELF file below `prefix` is for aarch64, or GPU code. allowed: patterns of exempt files."""
     found = [(path, entry.machine) for path, entry in context.tree.below(prefix) if entry.machine is not None]
     other = [
         f"/{path} ({machine_name(machine)})"
@@ -35,15 +35,14 @@ def elf_machine(context: Context, *, prefix: str = "/", allowed: Sequence[str] =
     if other:
         raise CheckFailed(f"not aarch64: {first_few(other)}")
     if not found and prefix.strip("/"):
-        # A prefix that holds nothing would pass for ever.
+        # Without this, a wrong prefix would always pass.
         raise PathNotFound(prefix, " with an ELF file in it")
     return f"{len(found)} ELF files"
 
 
 @check_kind("static", "elf-ours", Reads("ours", scan=ELF))
 def elf_ours(context: Context, *, allowed: Sequence[str] = ()) -> str:
-    """Every ELF file of our layers is for aarch64 (or the GPU) and whole; `allowed`: patterns of files that need not
-    be."""
+    """Every ELF file of our layers is for aarch64 or the GPU, and not truncated. allowed: patterns of exempt files."""
     bad = []
     count = 0
     for path, entry in _ours(context):
@@ -71,9 +70,9 @@ def _ours(context: Context) -> Iterator[tuple[str, Entry]]:
 def symbol_versions(
     context: Context, *, path: str | None = None, glibc: str | None = None, libraries: Sequence[str] = _RUNTIME
 ) -> str:
-    """What a library, or each one of our layers, needs of the C and C++ runtime (symbol versions), the image has.
+    """The image has the symbol versions of the C and C++ runtime that a library, or each one of our layers, needs.
 
-    glibc: the base's, by which needs are judged where its layers are not here.
+    path: the library. glibc: the base's version; it is the limit when the base's layers are not on this machine.
     """
     loader = Loader(context.tree, context.image.env)
     paths = [path] if path is not None else [f"/{name}" for name, entry in _ours(context) if entry.object is not None]
@@ -86,7 +85,7 @@ def symbol_versions(
         except ValueError:
             if path is not None:
                 raise
-            # A damaged file: elf-ours names it.
+            # elf-ours reports damaged files.
             continue
         for library in libraries:
             if not (wanted := needs.get(library)):
@@ -129,7 +128,7 @@ def _lacking(
 
 @check_kind("static", "cubin", Reads(scan=ELF, one_path=True))
 def cubin(context: Context, *, path: str, archs: Sequence[str] = ("sm_121",), absent: Sequence[str] = ()) -> str:
-    """The library has code for each of `archs` (sm_121 accepts sm_121a and sm_121f), and none for `absent`."""
+    """The library has GPU code for each of `archs` (sm_121a and sm_121f count as sm_121), and none for `absent`."""
     entry = context.tree.stat(path)
     if entry.object is not None and not entry.object.problem:
         found: Mapping[str, int] = entry.object.code
@@ -148,7 +147,7 @@ def cubin(context: Context, *, path: str, archs: Sequence[str] = ("sm_121",), ab
 
 @check_kind("static", "gpu-code", Reads("ours", scan=ELF))
 def gpu_code(context: Context) -> CheckPassed:
-    """An inventory of the GPU code in every library of our layers: cubins and PTX by target, and what a GB10 runs."""
+    """The GPU code in the libraries of our layers: cubins and PTX by target, and what a GB10 runs."""
     libraries: dict[str, dict[str, int]] = {}
     for path, entry in _ours(context):
         if entry.object is not None and entry.object.code:

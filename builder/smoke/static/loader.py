@@ -1,4 +1,4 @@
-"""Which file of an image the dynamic loader takes for a library, by glibc's rules."""
+"""The file that the dynamic loader of an image chooses for a library, by glibc's rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
 
 @dataclass(frozen=True)
 class LibraryMatch:
-    """path: as the loader opens it. real: with every link followed. why: the rule that found it."""
+    """The chosen file. path: as the loader opens it. real: with symlinks followed. why: the rule that found it."""
 
     path: str
     real: str
@@ -25,7 +25,7 @@ class LibraryMatch:
 
 @dataclass
 class Loader:
-    """The loader of an image. env: what processes start with (LD_LIBRARY_PATH, LD_PRELOAD)."""
+    """The dynamic loader of an image. env: the environment of processes (LD_LIBRARY_PATH, LD_PRELOAD)."""
 
     tree: ImageTree
     env: Mapping[str, str] = field(default_factory=dict)
@@ -43,12 +43,12 @@ class Loader:
         return seen.dynamic
 
     def find(self, name: str, by: str, parents: Sequence[str] = ()) -> LibraryMatch:
-        """Where `name`, needed by the object `by`, is taken from. parents: who loaded `by`, nearest first.
+        """The file for the library `name`, which the object `by` needs. parents: who loaded `by`, nearest first.
 
-        Raises PathNotFound when it is nowhere.
+        Raises PathNotFound when no rule finds one.
         """
         for path in self.env.get("LD_PRELOAD", "").replace(":", " ").split():
-            # A preloaded object with that name is there already; the loader looks no further.
+            # A preloaded object with that name is already in memory.
             if path.rpartition("/")[2] == name and (found := self._at(path, "LD_PRELOAD")):
                 return found
         for path, why in self.candidates(name, by, parents):
@@ -57,7 +57,7 @@ class Loader:
         raise PathNotFound(name, f" where the loader looks for what {by} needs")
 
     def candidates(self, name: str, by: str, parents: Sequence[str] = ()) -> list[tuple[str, str]]:
-        """Every path the loader would try, in order, each with the rule it comes from."""
+        """The paths that the loader tries, in order, each with its rule."""
         if "/" in name:
             return [(name, "the name is a path")]
         asking = self.dynamic(by)
@@ -72,13 +72,13 @@ class Loader:
         places += [(_expand(folder, by), f"DT_RUNPATH of {by}") for folder in asking.runpath]
         found = [(f"{folder.rstrip('/')}/{name}", why) for folder, why in places]
         found += [(path, "ld.so.cache") for path in self.cached(name)]
-        # NVIDIA's container runtime runs ldconfig when a container starts: what ld.so.conf names is in the cache then.
+        # NVIDIA's container runtime runs ldconfig when a container starts, which adds the folders of ld.so.conf.
         found += [(f"{folder.rstrip('/')}/{name}", "ld.so.conf") for folder in self.configured()]
         found += [(f"{folder}/{name}", "default folder") for folder in DEFAULT_FOLDERS]
         return found
 
     def cached(self, name: str) -> list[str]:
-        """What the image's ld.so.cache says for a name."""
+        """The paths of a library in the image's ld.so.cache."""
         if self._cache is None:
             self._cache = self._read_cache()
         return self._cache.get(name, [])
@@ -102,7 +102,7 @@ class Loader:
         return found
 
     def configured(self) -> list[str]:
-        """The folders that ld.so.conf names, includes followed."""
+        """The folders in ld.so.conf and the files that it includes."""
         if self._folders is None:
             self._folders = self._conf("/etc/ld.so.conf", 0)
         return self._folders
@@ -129,7 +129,7 @@ class Loader:
             entry = self.tree.stat(path)
         except PathNotFound:
             return None
-        # The loader passes over a library of another machine.
+        # The loader skips libraries of other machines.
         if entry.kind != "file" or entry.machine != AARCH64:
             return None
         return LibraryMatch(path, f"/{self.tree.resolve(path)}", why)

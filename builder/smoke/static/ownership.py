@@ -11,7 +11,7 @@ from builder.smoke.static.files import allowed_by, first_few
 
 @check_kind("static", "owners", Reads("ours"))
 def owners(context: Context, *, allowed: Sequence[str] = ()) -> str:
-    """Files belong to root, but those of the first layer (a Debian root) and those `allowed` (patterns)."""
+    """Files belong to root, except those of the first layer (a Debian root) and those that match `allowed`."""
     bad = [
         f"/{path} ({entry.uid}:{entry.gid}, {context.name(entry.layer)})"
         for path, entry in context.tree.entries.items()
@@ -21,13 +21,16 @@ def owners(context: Context, *, allowed: Sequence[str] = ()) -> str:
         and not allowed_by(path, allowed)
     ]
     if bad:
-        raise CheckFailed(f"not root's: {first_few(bad)}")
-    return "all root's"
+        raise CheckFailed(f"not owned by root: {first_few(bad)}")
+    return "all owned by root"
 
 
 @check_kind("static", "no-setuid", Reads("ours"))
 def no_setuid(context: Context, *, allowed: Sequence[str] = (), everywhere: bool = False) -> str:
-    """No setuid or setgid file but those `allowed`, and those of the first layer or the base (not `everywhere`)."""
+    """No setuid or setgid file, except those that match `allowed`.
+
+    Unless `everywhere`, those of the first layer and of the base are exempt, too.
+    """
     bad = []
     exempt = 0
     for path, entry in context.tree.entries.items():
@@ -44,7 +47,7 @@ def no_setuid(context: Context, *, allowed: Sequence[str] = (), everywhere: bool
 
 @check_kind("static", "no-world-writable", Reads("ours"))
 def no_world_writable(context: Context, *, allowed: Sequence[str] = ()) -> str:
-    """No file or folder that everyone may write, but sticky folders, device files, and those `allowed`."""
+    """No file or folder that everyone may write, except sticky folders, devices, and matches of `allowed`."""
     bad = [
         f"/{path} ({entry.mode:04o})"
         for path, entry in context.tree.entries.items()

@@ -1,4 +1,4 @@
-"""Static checks of Python distributions, and of what the image's vLLM reads."""
+"""The static checks of Python distributions, their RECORD files, and the variables of vLLM."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VLLM_LABEL = "org.builder.vllm.version"
 
 @check_kind("static", "distribution", Reads())
 def distribution(context: Context, *, name: str, version: str | None = None) -> str:
-    """A Python distribution is installed, once, in this version."""
+    """A Python distribution is installed exactly once, in this version."""
     found = distributions(context, name)
     if not found:
         raise PathNotFound(f"{name}-{version or '*'}.dist-info")
@@ -29,7 +29,7 @@ def distribution(context: Context, *, name: str, version: str | None = None) -> 
 
 
 def distributions(context: Context, name: str) -> list[str]:
-    """The versions of a Python distribution that are installed, by the names of their metadata folders."""
+    """The installed versions of a Python distribution, from the names of its metadata folders."""
     versions = []
     for _, found, version, _ in _installed(context):
         if _normal(found) == _normal(name):
@@ -39,14 +39,14 @@ def distributions(context: Context, name: str) -> list[str]:
 
 @check_kind("static", "distributions", Reads("ours"))
 def distributions_once(context: Context) -> str:
-    """Each Python distribution is installed once: of two versions, which one is imported depends on the search path."""
+    """Each Python distribution is installed once: with two versions, sys.path decides which is imported."""
     found: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for folder, name, version, layer in _installed(context):
         found[_normal(name)].append((f"{version} in /{folder}", layer))
     bad = [
         f"{name}: {', '.join(sorted({text for text, _ in copies}))}"
         for name, copies in sorted(found.items())
-        # What a base does on its own is the base's.
+        # Copies inside the base alone are accepted.
         if len(copies) > 1 and any(context.is_ours(layer) for _, layer in copies)
     ]
     if bad:
@@ -56,9 +56,9 @@ def distributions_once(context: Context) -> str:
 
 @check_kind("static", "records", Reads("ours", keeps=lambda image, args: ("*-packages/*.dist-info/RECORD",)))
 def records(context: Context) -> str:
-    """Every file that a distribution's RECORD lists is there, with the size that it lists.
+    """Every file in a distribution's RECORD exists, with the size in RECORD.
 
-    Files that a later layer replaces are passed over (nothing-covered judges those), and so is bytecode.
+    Bytecode is skipped, and so are files that a later layer replaces (nothing-covered checks those).
     """
     sizes: dict[tuple[str, int], set[int]] = defaultdict(set)
     for folder, name, version, layer in _installed(context):
@@ -69,15 +69,15 @@ def records(context: Context) -> str:
         for row in csv.reader(text.splitlines()):
             if len(row) == 3 and row[2].isdigit() and not row[0].endswith(".pyc"):
                 listed = posixpath.normpath(posixpath.join("/", folder, row[0])).lstrip("/")
-                # Two distributions may list one file; which one has it is the first's or the last's to say.
+                # Two distributions may list the same file; either size is accepted.
                 sizes[listed, layer].add(int(row[2]))
     bad = []
-    for (listed, layer), said in sizes.items():
+    for (listed, layer), recorded in sizes.items():
         entry = context.tree.get(listed)
         if entry is None:
-            bad.append(f"/{listed} is not there")
-        elif entry.layer == layer and entry.kind == "file" and entry.size not in said:
-            bad.append(f"/{listed} has {entry.size} bytes, not {' or '.join(map(str, sorted(said)))}")
+            bad.append(f"/{listed} does not exist")
+        elif entry.layer == layer and entry.kind == "file" and entry.size not in recorded:
+            bad.append(f"/{listed} has {entry.size} bytes, not {' or '.join(map(str, sorted(recorded)))}")
     if bad:
         raise CheckFailed(first_few(bad))
     return f"{len(sizes)} files as recorded"
@@ -85,9 +85,9 @@ def records(context: Context) -> str:
 
 @check_kind("static", "vllm-env", Reads())
 def vllm_env(context: Context, *, version: str | None = None, names: Sequence[str] | None = None) -> str:
-    """Every VLLM_* variable of the image is one that its vLLM reads, by the option table of that version.
+    """The image's vLLM reads every VLLM_* variable of the image, by the option table of that version.
 
-    names: the variables to judge, where others are the base's own.
+    names: the variables to check; default: all.
     """
     from builder.knowledge.table import load_table
 
@@ -99,7 +99,7 @@ def vllm_env(context: Context, *, version: str | None = None, names: Sequence[st
     labels = context.image.settings.get("Labels") or {}
     have = version or (installed[0] if installed else labels.get(_VLLM_LABEL))
     if have is None:
-        raise CheckNotRun("which vLLM this image has is not known")
+        raise CheckNotRun("the version of vLLM in this image is not known")
     table = load_table(have)
     if table is None:
         raise CheckNotRun(f"there is no option table for vLLM {have}")
@@ -110,12 +110,12 @@ def vllm_env(context: Context, *, version: str | None = None, names: Sequence[st
 
 
 def _installed(context: Context) -> list[tuple[str, str, str, int]]:
-    """Every distribution: the folder it is in, its name, version and layer."""
+    """Every distribution: its folder, name, version and layer."""
     found = []
     for path in context.tree.match("*-packages/*.dist-info/METADATA"):
         folder, info, _ = path.rsplit("/", 2)
         if not folder.endswith("-packages"):
-            # What a distribution brings along for itself (setuptools/_vendor) is not on the search path.
+            # Vendored distributions (setuptools/_vendor) are not on sys.path.
             continue
         name, _, version = info.removesuffix(".dist-info").partition("-")
         found.append((folder, name, version, context.tree.stat(path).layer))

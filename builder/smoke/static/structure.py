@@ -1,4 +1,4 @@
-"""The static checks that tests in container-structure-test's format are turned into."""
+"""The static checks of container-structure-test files: paths, file contents, metadata."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ def structure_file(
     gid: int | None = None,
     isExecutableBy: str | None = None,
 ) -> str:
-    """The path is there (a link counts, wherever it leads), or not; with this mode, as `ls -l` or Go write it."""
+    """The path exists (a dangling symlink counts), or does not; `permissions` as `ls -l` or Go write them."""
     entry = _lstat(context, path)
     if not shouldExist:
         if entry is not None:
-            raise CheckFailed(f"{path} is there")
+            raise CheckFailed(f"{path} exists")
         if context.tree.absent:
             raise PathNotFound(path)
-        return "not there"
+        return "does not exist"
     if entry is None:
         raise PathNotFound(path)
-    said = _modes(entry)
-    if permissions is not None and permissions not in said:
-        raise CheckFailed(f"{path} has permissions {said[0]}, not {permissions}")
+    modes = _modes(entry)
+    if permissions is not None and permissions not in modes:
+        raise CheckFailed(f"{path} has permissions {modes[0]}, not {permissions}")
     for name, wanted, have in (("user", uid, entry.uid), ("group", gid, entry.gid)):
         if wanted is not None and wanted != have:
             raise CheckFailed(f"{path} belongs to {name} {have}, not {wanted}")
     if isExecutableBy is not None:
         bits = {"owner": 0o100, "group": 0o010, "other": 0o001, "any": 0o111}[isExecutableBy]
         if not context.tree.stat(path).mode & bits:
-            raise CheckFailed(f"{path} cannot be executed by {isExecutableBy}: {said[0]}")
-    return said[0]
+            raise CheckFailed(f"{path} cannot be executed by {isExecutableBy}: {modes[0]}")
+    return modes[0]
 
 
 def _lstat(context: Context, path: str) -> Entry | None:
-    """The entry of a path: links on the way followed, the last one not."""
+    """The entry of a path; symlinks in parent folders are followed, a final one is not."""
     parent, _, name = path.rstrip("/").rpartition("/")
     if not name:
         return Entry("dir", 0o755, 0, 0, 0, "", 0, "")
@@ -62,7 +62,7 @@ def _lstat(context: Context, path: str) -> Entry | None:
 
 
 def _modes(entry: Entry) -> tuple[str, str]:
-    """Permissions as `ls -l` and as Go write them: "-rwsr-xr-x" and "urwxr-xr-x"."""
+    """Permissions in the form of `ls -l` ("-rwsr-xr-x") and of Go ("urwxr-xr-x")."""
     bits = "".join(letter if entry.mode >> (8 - place) & 1 else "-" for place, letter in enumerate("rwxrwxrwx"))
     kinds = {"file": "-", "dir": "d", "symlink": "l", "char": "c", "block": "b", "fifo": "p"}
     listed = list(bits)
@@ -82,7 +82,7 @@ def _path(image: OpenedImage, args: Mapping[str, Any]) -> Iterable[str]:
 def structure_content(
     context: Context, *, path: str, expected: Sequence[str] = (), excluded: Sequence[str] = ()
 ) -> str:
-    """Each of `expected` is found in the file, none of `excluded`."""
+    """The file matches every pattern of `expected` and no pattern of `excluded`."""
     text = context.tree.read(path, _LARGEST).decode(errors="replace")
     for wanted in expected:
         if not pattern(wanted).search(text):
@@ -109,7 +109,7 @@ def structure_metadata(
     workdir: str | None = None,
     user: str | None = None,
 ) -> str:
-    """The image's configuration is this."""
+    """The image's configuration has these values."""
     settings, env = context.image.settings, context.image.env
     bad = [*_values("variable", env, envVars), *_values("label", settings.get("Labels") or {}, labels)]
     bad += [f"the variable {item['key']} is set" for item in unboundEnvVars if item["key"] in env]
@@ -121,12 +121,12 @@ def structure_metadata(
     mounted = set(settings.get("Volumes") or {})
     bad += [f"port {port} is not exposed" for port in exposedPorts if port not in ports]
     bad += [f"port {port} is exposed" for port in unexposedPorts if port in ports]
-    bad += [f"{path} is no volume" for path in volumes if path not in mounted]
+    bad += [f"{path} is not a volume" for path in volumes if path not in mounted]
     bad += [f"{path} is a volume" for path in unmountedVolumes if path in mounted]
     for name, wanted_text in (("WorkingDir", workdir), ("User", user)):
-        said = settings.get(name) or ""
-        if wanted_text is not None and said != wanted_text:
-            bad.append(f"{name} is {said!r}, not {wanted_text!r}")
+        value = settings.get(name) or ""
+        if wanted_text is not None and value != wanted_text:
+            bad.append(f"{name} is {value!r}, not {wanted_text!r}")
     if bad:
         raise CheckFailed("; ".join(bad))
     return "as expected"

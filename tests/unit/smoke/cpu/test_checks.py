@@ -337,8 +337,8 @@ def test_a_server_without_a_gpu_says_so_and_ends(tmp_path: Path) -> None:
     said = "echo 'RuntimeError: Failed to infer device type'"
     assert start(tmp_path, "sh", "-c", f"{said}; exit 1") == ("pass", "exit status 1: Failed to infer device type")
     for script, why in (
-        (f"{said}; exit 0", "ends well without a GPU"),
-        ("echo 'No module named vllm'; exit 1", "does not say that there is no GPU"),
+        (f"{said}; exit 0", "exits with 0 without a GPU"),
+        ("echo 'No module named vllm'; exit 1", "does not report that there is no GPU"),
         (f"{said}; kill -SEGV $$", "a signal ended it"),
     ):
         status, message = start(tmp_path, "sh", "-c", script)

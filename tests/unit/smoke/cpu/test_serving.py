@@ -39,9 +39,9 @@ def test_an_image_that_builds_its_own_command_is_not_asked() -> None:
     assert [check for check in checks_of(bare) if check.kind == "serve-command"] == []
 
 
-def test_what_vllm_says_is_told() -> None:
+def test_errors_of_vllm_are_in_the_message() -> None:
     made = execution_of(Check(id="a", tier="cpu", kind="serve-command", args={"argv": ["a/b", "--port", "1"]}))
-    assert made.judge(0, "\n") == "vLLM's parser takes all 3 words"
+    assert made.judge(0, "\n") == "vLLM's parser accepts all 3 words"
     with pytest.raises(CheckFailed, match="unrecognized arguments: --nope"):
         made.judge(1, "error: unrecognized arguments: --nope\n")
 

@@ -61,7 +61,7 @@ class TestOtherMachines:
         assert report.ok() and not report.ok(require=True)
 
     def test_no_gpu(self, machine: Machine) -> None:
-        self.all_not_run(machine.run(Recorded(commands={})), "no NVIDIA GPU is here")
+        self.all_not_run(machine.run(Recorded(commands={})), "this machine has no NVIDIA GPU")
         assert not machine.docker.calls
 
     def test_a_driver_that_does_not_answer(self, machine: Machine) -> None:
@@ -70,7 +70,7 @@ class TestOtherMachines:
 
     def test_another_gpu(self, machine: Machine) -> None:
         host = Recorded({QUERY: Outcome(0, "NVIDIA H200, 9.0, 580.159.04\n")})
-        self.all_not_run(machine.run(host), "NVIDIA H200 is no GB10: compute capability 9.0, not 12.1")
+        self.all_not_run(machine.run(host), "NVIDIA H200 is not a GB10: compute capability 9.0, not 12.1")
 
     def test_no_daemon(self, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("DOCKER_HOST", f"unix://{machine.home}/none")
@@ -78,7 +78,7 @@ class TestOtherMachines:
 
     def test_an_image_that_docker_does_not_get(self, machine: Machine) -> None:
         machine.docker.images[NAME] = "sha256:" + "3" * 64
-        self.all_not_run(machine.run(), "docker does not get the image")
+        self.all_not_run(machine.run(), "the image cannot be loaded into docker")
         assert machine.loads == 1, "another image of this name does not do"
 
     def test_this_one(self) -> None:

@@ -105,8 +105,8 @@ def test_a_bad_answer_fails(fault: str, said: str) -> None:
 STREAMS = [
     ("wrong", "expected 204"),
     ("no reasoning", "no reasoning field in 3 chunks, with --reasoning-parser qwen3"),
-    ("at once", "it is no stream: 40 tokens came in 1 chunk"),
-    ("leaks", "reasoning stands in the content"),
+    ("at once", "the answer is not streamed: 40 tokens came in 1 chunk"),
+    ("leaks", "the content contains reasoning"),
     ("broken event", "an event that is not JSON"),
     ("cut", "the stream broke after 1 chunks"),
     ("no end", "without .DONE."),

@@ -40,7 +40,7 @@ class TestTwoNodes:
         self.ranks(machine)
         assert by_id(machine.run(checks=[*CHECKS, TWO_NODES]))["nccl-two-nodes"] == (
             "not-run",
-            "no second Spark was given: --peer ADDRESS",
+            "a second Spark is needed: --peer ADDRESS",
         )
 
     @pytest.mark.parametrize(
@@ -115,4 +115,4 @@ class TestTwoNodes:
 
     def test_its_own_model_needs_a_peer(self, machine: Machine) -> None:
         found = by_id(machine.run(recipe=PROJECT.recipe("minimax-m2.7-dual"), serve="recipe"))
-        assert found["serve-answer"] == ("not-run", "no second Spark was given: --peer ADDRESS")
+        assert found["serve-answer"] == ("not-run", "a second Spark is needed: --peer ADDRESS")
