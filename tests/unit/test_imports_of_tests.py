@@ -11,8 +11,6 @@ from tests.support.project import ROOT
 TESTS = ROOT / "tests"
 EXCEPT = {"tests/unit/test_rows.py"}
 """It checks that other modules of tests have a case for every row."""
-MOVING = {"tests.support.images", "tests.support.gpu_findings", "tests.integration.test_smoke_chroot"}
-"""Helpers of smoke tests that are still to move to tests/support."""
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -32,7 +30,7 @@ def module_file(name: str) -> Path | None:
 
 def wrong_imports(path: Path) -> set[str]:
     """The imports of one file that break the rule."""
-    found = {name: module_file(name) for name in imported(path) if name.startswith("tests.") and name not in MOVING}
+    found = {name: module_file(name) for name in imported(path) if name.startswith("tests.")}
     shared = TESTS / "support"
     return {
         name
