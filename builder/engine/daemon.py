@@ -8,22 +8,20 @@ as an EngineError with one of the ids `docker-…`, and every request has a time
 from __future__ import annotations
 
 import contextlib
-import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import docker
 import docker.errors
 import requests
-from docker.context import ContextAPI
 from docker.models.containers import Container
 from docker.types import LogConfig
-from docker.utils import kwargs_from_env
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from builder.engine.containers import ContainerState, ListedContainer
+from builder.engine.dockercontext import client_settings
 from builder.engine.sshsocket import SshSocket
+from builder.engine.stream import WrittenStream
 from builder.errors import EngineError
 
 TIMEOUT = 30.0
@@ -44,7 +42,7 @@ class Daemon:
         context of docker's configuration. Raises EngineError when there is no such daemon or it does not answer.
         """
         self._tunnel: SshSocket | None = None
-        self._settings = {"base_url": host} if host else _settings()
+        self._settings = {"base_url": host} if host else client_settings()
         self.host = str(self._settings.get("base_url") or "unix:///var/run/docker.sock")
         if self.host.startswith("ssh://"):
             self._tunnel = SshSocket(self.host)
@@ -96,11 +94,11 @@ class Daemon:
 
         What `write` raises is raised here. Raises EngineError when the daemon does not take the archive.
         """
-        with contextlib.closing(_Archive(write)) as archive, contextlib.closing(self._connect(TRANSFER)) as client:
+        with contextlib.closing(WrittenStream(write)) as archive, contextlib.closing(self._connect(TRANSFER)) as client:
             try:
                 with self._errors("load the image"):
                     api: Any = client.api
-                    for item in api.load_image(archive.chunks()):
+                    for item in api.load_image(archive.chunks(_CHUNK)):
                         if problem := item.get("error") or item.get("message"):
                             raise refused("load the image", str(problem))
             except EngineError:
@@ -267,72 +265,10 @@ class DaemonContainer:
         return self._daemon._errors(f"{doing} the container {self.name}")
 
 
-class _Archive:
-    """What a function writes into a file, as chunks; the function runs in a thread of its own."""
-
-    def __init__(self, write: Callable[[IO[bytes]], object]) -> None:
-        self._write = write
-        self._error: BaseException | None = None
-        read, written = os.pipe()
-        self._read = os.fdopen(read, "rb", buffering=0)
-        self._thread = threading.Thread(target=self._run, args=(os.fdopen(written, "wb"),), daemon=True)
-        self._thread.start()
-
-    def chunks(self) -> Iterator[bytes]:
-        """All of it. Raises what the function raised, so that the request breaks off."""
-        while chunk := self._read.read(_CHUNK):
-            yield chunk
-        self._thread.join()
-        self.check()
-
-    def check(self) -> None:
-        """Raises what the function raised."""
-        if self._error is not None:
-            raise self._error
-
-    def close(self) -> None:
-        """End the function: its next write fails."""
-        self._read.close()
-        self._thread.join()
-
-    def _run(self, file: IO[bytes]) -> None:
-        try:
-            with file:
-                self._write(file)
-        except BrokenPipeError:
-            # The daemon took no more of it; its answer says why.
-            pass
-        except BaseException as error:
-            self._error = error
-
-
 def refused(doing: str, reason: str) -> EngineError:
     """The error for what the daemon refuses to do."""
     return EngineError(
         f"docker could not {doing}", id="docker-refused", cause=reason.strip()[-500:] or "the daemon gives no reason"
-    )
-
-
-def _settings() -> dict[str, Any]:
-    """The keywords of the SDK's client for the daemon that the docker command talks to."""
-    settings: dict[str, Any] = {**kwargs_from_env()}
-    if "base_url" in settings:
-        return settings
-    name = os.environ.get("DOCKER_CONTEXT") or None
-    try:
-        context = ContextAPI.get_context(name)  # type: ignore[no-untyped-call,unused-ignore]
-        if context is not None:
-            found = {"base_url": context.Host, "tls": context.TLSConfig}
-            return {**{key: value for key, value in found.items() if value}, **settings}
-        cause = "no context of this name is below the folder of docker's configuration"
-    except Exception as error:
-        # The SDK raises a bare Exception for a damaged file of a context.
-        cause = str(error)
-    raise EngineError(
-        f"docker's context {name or 'that is current'} cannot be used",
-        id="docker-context-invalid",
-        cause=cause,
-        next="docker context ls",
     )
 
 
