@@ -1,4 +1,4 @@
-"""The drafters that are known, and the models they are for."""
+"""Known drafters for speculative decoding, and the models that each is trained for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Drafters(RootModel[tuple[Drafter, ...]]):
 
 @cache
 def drafters() -> tuple[Drafter, ...]:
-    """All of them."""
+    """All known drafters."""
     from builder.model.yamlfile import load
 
     return load(Path(__file__).with_name("drafters.yaml"), _Drafters).root

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from builder.errors import InvalidError
-from builder.knowledge.pysource import Sources, class_fields, constant_keys
+from builder.knowledge.pysource import Sources, class_fields, constant_keys, moved_error
 from builder.knowledge.table import FlagKind, Table
 
 _ARGS = "vllm/engine/arg_utils.py"
@@ -24,13 +24,15 @@ def extract(version: str, sdist: Path) -> Table:
     try:
         return read(version, sources, hashlib.sha256(sdist.read_bytes()).hexdigest())
     except (ValueError, LookupError, RecursionError) as error:
-        # Whoever made the file decides what stands in it.
+        # The file is not trusted: its contents can raise any of these.
         cause = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
-        raise InvalidError("cannot be read into an option table", where=str(sdist), cause=cause) from error
+        raise InvalidError(
+            "cannot be read into an option table", id="vllm-source-unreadable", where=str(sdist), cause=cause
+        ) from error
 
 
 def read(version: str, sources: Sources, sha256: str) -> Table:
-    """The table from sources that were read already."""
+    """The table from sources in memory."""
     flags: dict[str, FlagKind] = {}
     choices: dict[str, tuple[str, ...]] = {}
     for name, kind, allowed in [*_engine_flags(sources), *_frontend_flags(sources)]:
@@ -40,7 +42,7 @@ def read(version: str, sources: Sources, sha256: str) -> Table:
     choices |= _registries(sources)
     for flag in ("moe-backend", "attention-backend", "kv-cache-dtype", "load-format"):
         if flag not in choices or flag not in flags:
-            raise InvalidError(f"no choices found for --{flag}", where=f"vllm {version}")
+            raise moved_error(f"no choices found for --{flag}", where=f"vllm {version}")
     return Table(
         vllm=version,
         sdist=sha256,
@@ -69,7 +71,7 @@ def _frontend_flags(sources: Sources) -> Iterator[Found]:
     modules = (p for p in sorted(sources.modules) if p.startswith("vllm/entrypoints/"))
     path = next((p for p in modules if b"\nclass FrontendArgs(" in sources.files[p]), None)
     if path is None:
-        raise InvalidError("no class FrontendArgs", where="vllm/entrypoints")
+        raise moved_error("no class FrontendArgs", where="vllm/entrypoints")
     # Handled before the parser is made: hands the whole command line to vllm-omni.
     if '"--omni"' in sources.text("vllm/entrypoints/cli/main.py"):
         yield "omni", "switch", ()
@@ -150,7 +152,7 @@ def _registries(sources: Sources) -> dict[str, tuple[str, ...]]:
     backends = next((p for p in sorted(sources.modules) if p.endswith("attention/backends/registry.py")), "vllm")
     enum = sources.find(backends, "AttentionBackendEnum") if backends in sources.modules else None
     if enum is None or not isinstance(enum[1], ast.ClassDef):
-        raise InvalidError("no AttentionBackendEnum", where=backends)
+        raise moved_error("no AttentionBackendEnum", where=backends)
     quantization = "vllm/model_executor/layers/quantization/__init__.py"
     return {
         "load-format": _literals(sources, loader, "LoadFormats"),
@@ -165,7 +167,7 @@ def _registries(sources: Sources) -> dict[str, tuple[str, ...]]:
 def _literals(sources: Sources, path: str, name: str) -> tuple[str, ...]:
     found = sources.hint(path, ast.Name(name)).literals
     if not found:
-        raise InvalidError(f"no choices found for {name}", where=path)
+        raise moved_error(f"no choices found for {name}", where=path)
     return found
 
 
@@ -173,7 +175,7 @@ def _keys(sources: Sources, path: str, name: str) -> tuple[str, ...]:
     found = sources.find(path, name)
     keys = constant_keys(found[1]) if found else ()
     if not keys:
-        raise InvalidError(f"{name} is not a dict of names", where=path)
+        raise moved_error(f"{name} is not a dict of names", where=path)
     return keys
 
 
@@ -185,7 +187,7 @@ def _json_keys(sources: Sources) -> dict[str, tuple[str, ...]]:
     ):
         where = sources.find(path, name)
         if where is None or not isinstance(where[1], ast.ClassDef):
-            raise InvalidError(f"no class {name}", where=path)
+            raise moved_error(f"no class {name}", where=path)
         found[flag] = tuple(sorted(key for key in class_fields(where[1]) if not key.startswith("_")))
     return found
 
@@ -200,7 +202,7 @@ def _extras(sources: Sources) -> dict[str, tuple[str, ...]]:
                 for key, value in pairs
                 if isinstance(key, ast.Constant) and isinstance(value, ast.List)
             }
-    raise InvalidError("setup.py has no extras_require")
+    raise moved_error("no extras_require", where="setup.py")
 
 
 def _libraries(sources: Sources) -> dict[str, str]:
@@ -210,7 +212,7 @@ def _libraries(sources: Sources) -> dict[str, str]:
         if match := re.search(rf"(?m)^{re.escape(name)}(?:\[[^]]*\])?\s*([=<>!~][^#;\n]*)", text):
             found[name] = "".join(match[1].split())
     if "torch" not in found:
-        raise InvalidError("no torch in it", where="requirements/cuda.txt")
+        raise moved_error("no torch", where="requirements/cuda.txt")
     return found
 
 
@@ -221,7 +223,7 @@ def _docker(sources: Sources) -> dict[str, str]:
         if match := re.search(rf"(?m)^ARG {name}=(\S+)", text):
             found[name] = match[1]
     if "CUDA_VERSION" not in found:
-        raise InvalidError("no CUDA_VERSION in it", where="docker/Dockerfile")
+        raise moved_error("no CUDA_VERSION", where="docker/Dockerfile")
     return found
 
 

@@ -1,7 +1,7 @@
-"""What the name of a model's repository says: its family, the format of its weights, whether it has experts.
+"""Derives from the name of a model's repository: its family, the format of its weights, whether it has experts.
 
-A recipe that says so itself is believed; this is for those that do not, so that the rules about a model hold for its
-copies and quantisations too.
+Values in the recipe take precedence. Without them, these functions make the rules about a model hold for its copies and
+quantisations too.
 """
 
 from __future__ import annotations

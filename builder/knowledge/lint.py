@@ -1,4 +1,4 @@
-"""Recipes against rules: every profile of a recipe, on every base it can be built on."""
+"""`builder lint`: checks every profile of a recipe against all rules, on every base that the recipe allows."""
 
 from __future__ import annotations
 
@@ -60,7 +60,11 @@ def lint(project: Project, names: Iterable[str] | None = None, *, base: str | No
         fits = True
         found += lint_recipe(project, recipe, base=base)
     if not fits and base is not None and names is None:
-        raise UsageError(f"no recipe can be built on base {base!r}", next="builder list bases; builder list")
+        raise UsageError(
+            f"no recipe can be built on base {base!r}",
+            id="base-without-recipe",
+            next="builder list bases; builder list",
+        )
     return found
 
 
@@ -130,7 +134,7 @@ def _judge(project: Project, recipe: Recipe, base: Base, profile: str | None) ->
 
 
 def _merged(lists: Sequence[Sequence[Finding]], count: int) -> Iterator[Finding]:
-    """Findings of several bases, those that are the same told once."""
+    """The findings of several bases, equal ones merged into one."""
     merged: dict[tuple[str, str, tuple[str, ...]], Finding] = {}
     for findings in lists:
         for item in findings:

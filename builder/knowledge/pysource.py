@@ -51,14 +51,19 @@ class Sources:
                     _, _, name = member.name.partition("/")
                     total += member.size
                     if total > _ARCHIVE_LIMIT:
-                        raise InvalidError(f"holds more than {_ARCHIVE_LIMIT} bytes", where=str(path))
+                        raise InvalidError(
+                            f"holds more than {_ARCHIVE_LIMIT} bytes", id="sdist-too-large", where=str(path)
+                        )
                     if member.isfile() and _is_wanted(name):
                         if member.size > _FILE_LIMIT:
-                            raise InvalidError(f"{name} has more than {_FILE_LIMIT} bytes", where=str(path))
+                            raise InvalidError(
+                                f"{name} has more than {_FILE_LIMIT} bytes", id="sdist-file-too-large", where=str(path)
+                            )
                         stream = archive.extractfile(member)
                         files[name] = stream.read() if stream else b""
         except (OSError, tarfile.TarError, EOFError, ValueError, zlib.error) as error:
-            raise InvalidError(f"not a readable source distribution: {error}", where=str(path)) from error
+            what = f"not a readable source distribution: {error}"
+            raise InvalidError(what, id="sdist-unreadable", where=str(path)) from error
         return cls(files)
 
     @cached_property
@@ -69,11 +74,15 @@ class Sources:
     def text(self, path: str) -> str:
         """A file's text. Raises InvalidError when it is not there."""
         if path not in self.files:
-            raise InvalidError(f"{path} is not in the source distribution", next="say in extract.py where it moved to")
+            raise InvalidError(
+                f"{path} is not in the source distribution",
+                id="sdist-file-missing",
+                next="adapt builder/knowledge/extract.py to the new path",
+            )
         try:
             return self.files[path].decode("utf-8")
         except UnicodeDecodeError:
-            raise InvalidError("not UTF-8 text", where=path) from None
+            raise InvalidError("not UTF-8 text", id="sdist-file-not-utf8", where=path) from None
 
     def tree(self, path: str) -> ast.Module:
         """A file's syntax tree."""
@@ -82,9 +91,9 @@ class Sources:
                 self._trees[path] = ast.parse(self.text(path))
             except SyntaxError as error:
                 where = f"{path}:{error.lineno or 1}"
-                raise InvalidError(f"not readable as Python: {error.msg}", where=where) from error
+                raise _syntax_error(error.msg, where) from error
             except (ValueError, RecursionError, MemoryError) as error:
-                raise InvalidError(f"not readable as Python: {type(error).__name__}", where=path) from error
+                raise _syntax_error(type(error).__name__, path) from error
         return self._trees[path]
 
     def module(self, dotted: str) -> str | None:
@@ -152,6 +161,15 @@ class Sources:
             return Hint(enum_names(node), frozenset()) if is_enum else Hint((), frozenset({name}))
         value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
         return self.hint(where, value, depth + 1)
+
+
+def moved_error(what: str, where: str) -> InvalidError:
+    """The error for a definition that a version of vLLM does not have where the extractor reads it."""
+    return InvalidError(what, id="vllm-source-moved", where=where)
+
+
+def _syntax_error(reason: str, where: str) -> InvalidError:
+    return InvalidError(f"not readable as Python: {reason}", id="sdist-file-syntax", where=where)
 
 
 def _is_wanted(name: str) -> bool:

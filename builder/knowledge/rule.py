@@ -1,4 +1,4 @@
-"""Rules of the hardware: what one is, and the register of all."""
+"""Rule, and the register of all rules of the hardware."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Check = Callable[[Subject], Iterator[Problem]]
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule. scope: what it is about, in words; check: the same as code. why and fix are for people."""
+    """One rule. scope: the recipes and bases it applies to, as text; check: the rule as code. why, fix: for people."""
 
     id: str
     title: str
@@ -37,7 +37,7 @@ def rule(
 
     def register(check: Check) -> Check:
         if id in _REGISTER:
-            raise ValueError(f"{id} stands twice")
+            raise ValueError(f"{id} is registered twice")
         _REGISTER[id] = Rule(id, title, severity, scope, why, fix, source, check)
         return check
 
@@ -58,4 +58,4 @@ def find_rule(id: str) -> Rule:
     for item in all_rules():
         if item.id == wanted:
             return item
-    raise UsageError(f"there is no rule {id!r}", next="builder rules lists them")
+    raise UsageError(f"there is no rule {id!r}", id="rule-unknown", next="builder rules lists the rules")

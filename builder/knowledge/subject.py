@@ -1,4 +1,4 @@
-"""What a rule looks at: one recipe, with one of its profiles, on one base."""
+"""Subject, the input of a rule: a recipe with one of its profiles on one base. Problem, its output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Problem:
-    """What a rule found. path: where in the recipe."""
+    """A violation of a rule. path: its place in the recipe."""
 
     message: str
     path: Path = ()
