@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Writes files atomically: completely or not at all."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file, atomically: readers see the old one or the new one. A link stays; so does the file's mode."""
+    """Write a file atomically: readers see the old or the new content. A symbolic link and the file's mode stay."""
     with staged({path: data}) as put:
         put(path)
 
 
 @contextlib.contextmanager
 def staged(files: Mapping[Path, bytes]) -> Iterator[Callable[[Path], None]]:
-    """Write files beside their places, and give what puts one of them there, as `write_file` does.
+    """Write temporary files beside their targets; the yielded function moves one of them to its target.
 
-    So a disk that is full is met before any of them has changed.
+    A full disk is an error before any target changes.
     """
     ready: dict[Path, Path] = {}
 
@@ -42,5 +42,5 @@ def staged(files: Mapping[Path, bytes]) -> Iterator[Callable[[Path], None]]:
             ready[path].chmod(mode)
         yield put
     finally:
-        for made in ready.values():
-            made.unlink(missing_ok=True)
+        for temporary in ready.values():
+            temporary.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What a running build tells those who watch it."""
+"""Progress events of a running build: the state of each layer."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ Listener = Callable[[Event], None]
 
 
 def now() -> float:
-    """Seconds on a clock that only goes forward."""
+    """Seconds of a monotonic clock."""
     return time.monotonic()

@@ -1,4 +1,4 @@
-"""JSON that says one thing to every reader."""
+"""Parses JSON of other programs strictly: no duplicate keys, NaN, Infinity or deep nesting."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _LIMIT = 4 << 20
 def parse_json(text: str | bytes) -> Any:
     """JSON text to plain values. Raises ValueError (JSONDecodeError with a line where it is malformed).
 
-    A key that stands twice in one object is refused, as readers differ in which they take; so are NaN and Infinity,
-    which are no JSON, and what is nested too deeply.
+    A duplicate key in one object is refused, because parsers differ in the value that they keep; so are NaN and
+    Infinity, which are not JSON, and values that are nested too deeply.
     """
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
@@ -36,9 +36,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands twice in one object")
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is twice in one object")
     return found
 
 
 def _constant(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")

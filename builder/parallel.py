@@ -1,4 +1,4 @@
-"""Runs one function over many items at once."""
+"""Calls one function for many items in parallel threads."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ Result = TypeVar("Result")
 Failure = TypeVar("Failure", bound=Exception)
 
 WORKERS = 24
-"""Calls that wait for the network need no processor."""
+"""Threads. More than processors, because the calls wait for the network."""
 
 
 def each(
     function: Callable[[Item], Result], items: Sequence[Item], expected: type[Failure], workers: int = WORKERS
 ) -> list[Result | Failure]:
-    """The results of `function` for every item, in order. An `expected` exception is a result; others are raised.
+    """The results of `function` for every item, in order. An `expected` exception is a result; others propagate.
 
     Ctrl-C does not wait for running calls: the threads are daemons.
     """
     todo: queue.SimpleQueue[tuple[int, Item]] = queue.SimpleQueue()
-    said: queue.SimpleQueue[tuple[int, Callable[[], Result | Failure]]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[int, Callable[[], Result | Failure]]] = queue.SimpleQueue()
     for pair in enumerate(items):
         todo.put(pair)
 
@@ -33,13 +33,13 @@ def each(
                 place, item = todo.get_nowait()
             except queue.Empty:
                 return
-            said.put((place, _outcome(function, item, expected)))
+            done.put((place, _outcome(function, item, expected)))
 
     for _ in range(min(workers, len(items))):
         Thread(target=work, daemon=True).start()
     results: dict[int, Result | Failure] = {}
     while len(results) < len(items):
-        place, outcome = said.get()
+        place, outcome = done.get()
         results[place] = outcome()
     return [results[place] for place in range(len(items))]
 

@@ -1,1 +1,1 @@
-"""What recipes, bases, layers and locks are: frozen, strict values without I/O."""
+"""Models of recipes, bases, layers, locks and plans: frozen, strict values; and the readers of their files."""

@@ -1,4 +1,4 @@
-"""Field types that all models share."""
+"""Field types that all models share: names, versions, paths, lines, secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is fetched: one file by its hash, and the ways to it."""
+"""Inputs of a build: one locked file by its hash, and the locations to fetch it from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from builder.model.lock import Deb, Source, Wheel
 
 @dataclass(frozen=True)
 class Location:
-    """One way to a file. The host comes from this machine's configuration, never from here.
+    """One location of a file, without the host, which comes from the machine's configuration.
 
     debian: `path` below an archive's root. snapshot: `path` below a snapshot archive. github: `path` on GitHub.
     index: `path` is the project's name in a package index.

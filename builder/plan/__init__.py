@@ -1,1 +1,1 @@
-"""From recipe, base and lock to a plan: pure values, nothing executed."""
+"""Resolves recipe, base and lock into a plan: pure functions without processes, network or store."""

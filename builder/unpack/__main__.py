@@ -1,4 +1,4 @@
-"""`python3 -m unpack SPEC INPUTS OUT`: what a rendered Dockerfile runs to unpack a `files` layer.
+"""`python3 -m unpack SPEC INPUTS OUT`: unpacks a `files` layer in a stage of a rendered Dockerfile.
 
 SPEC: the layer's description (JSON). INPUTS: the folder with the locked inputs by file name. OUT: where the tree goes.
 """

@@ -1,4 +1,4 @@
-"""Debian packages to the tree that they make when they are unpacked and nothing of them is run."""
+"""Unpacks Debian packages into entries, without running maintainer scripts."""
 
 from __future__ import annotations
 

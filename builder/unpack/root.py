@@ -1,4 +1,4 @@
-"""What a root needs besides unpacked packages: the files that maintainer scripts would make, written explicitly."""
+"""Completes a root of unpacked Debian packages with the files that maintainer scripts would make."""
 
 from __future__ import annotations
 

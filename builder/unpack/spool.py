@@ -1,4 +1,4 @@
-"""Tar streams whose members must be read in another order than they come in."""
+"""Reads tar streams whose members are needed in another order: keeps their contents in a temporary file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import IO
 from .entry import CHUNK, Entry, Reader, UnpackError, clean_path, damaged
 
 NAMES = "surrogateescape"
-"""How tarfile keeps names that are not UTF-8. It is told an encoding, else it asks the locale: other bytes come out."""
+"""How tarfile keeps names that are not UTF-8. Always with encoding="utf-8": else the bytes depend on the locale."""
 
 
 class Spool:

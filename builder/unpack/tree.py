@@ -1,4 +1,4 @@
-"""A layer's description to its entries, in the one order and with the rules that every layer follows."""
+"""A layer's description to sorted entries; the rules that every layer's tree follows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALLOWED = ("etc", "opt", "srv", "usr")
 """Where a layer that is not a root may place files: folders that are plain, 0755 and root's on every base."""
 
 PLACED = "the layer's files"
-"""The owner of what a layer places itself: it wins over what packages and wheels bring."""
+"""The owner of the layer's own files, which win over files of packages and wheels."""
 
 Locate = Callable[[Mapping[str, Any]], Path]
 """Finds an input, given as its entry in the description, on disk."""
