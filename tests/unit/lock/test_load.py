@@ -83,7 +83,7 @@ def test_an_invalid_section_names_line_and_key(tmp_path: Path, text: str, line: 
         ('{"kind": "things"}', "debs, wheels, sources"),
         ('{"kind": ["debs"]}', "not a lock section"),
         (edited('"name": "tools"', '"name": "other"'), "[file-name-mismatch]"),
-        (edited('"name": "tools"', '"name": "tools", "name": "tools"'), "stands twice"),
+        (edited('"name": "tools"', '"name": "tools", "name": "tools"'), "is twice in one object"),
         ("[" * 100_000, "not valid JSON"),
     ],
 )
