@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Ignore a client that closes its connection early, as `lock --check --remote` does; print other errors."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
 @contextlib.contextmanager
 def listening(handler: type[BaseHTTPRequestHandler], **bound: object) -> Iterator[str]:
     """Its host and port. bound: attributes of the handler's class, what its answers come from."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (handler,), bound)) as server:
+    with _Server(("127.0.0.1", 0), type("Bound", (handler,), bound)) as server:
         server.daemon_threads = True
         server.block_on_close = False
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
