@@ -41,9 +41,10 @@ class BuilderError(Exception):
 
     def replaced(self, **parts: str) -> Self:
         """The same error, with other text in the named parts."""
-        kept = {"what": self.what, "id": self.id, "where": self.where, "cause": self.cause, "next": self.next}
-        changed = {**kept, **parts}
-        return type(self)(changed.pop("what"), **changed)
+        # Subclasses have constructors of their own, so the copy is made without one.
+        copy = type(self).__new__(type(self), *self.args)
+        copy.__dict__.update(self.__dict__, **parts)
+        return copy
 
     def __str__(self) -> str:
         first = f"{self.where}: {self.what}" if self.where else self.what
