@@ -29,6 +29,12 @@ need_packages() {
         { tail -n 20 "$cache/apt.log" >&2; die "apt-get could not install ${missing[*]}"; }
 }
 
+# On a host that is not Debian, the list of the Debian archive's mirrors is in python3-apt's template.
+need_debian_mirrors() {
+    [ -n "${BUILDER_DEB_MIRROR:-}" ] || grep -qx ID=debian /etc/os-release ||
+        [ -e /usr/share/python-apt/templates/Debian.info ] || need_packages python-apt-common
+}
+
 find_python() {
     local candidate
     for candidate in python3 python3.13 python3.12 python3.11; do

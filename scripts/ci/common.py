@@ -14,8 +14,8 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-class Failed(Exception):
-    """A command of `builder` failed, after it printed the reason. output: its standard output."""
+class CommandFailed(Exception):
+    """A command of `builder` ended with an error, which it has printed. code: exit code; output: standard output."""
 
     def __init__(self, code: int, output: str = "") -> None:
         super().__init__(f"exit code {code}")
@@ -45,7 +45,7 @@ def records(folder: Path) -> list[Record]:
 
 
 def builder(*arguments: str, root: Path | None = None, quiet: bool = False) -> str:
-    """The standard output of a command of `builder`. Raises Failed.
+    """The standard output of a command of `builder`. Raises CommandFailed.
 
     root: the checkout whose code and recipes to use; default: this checkout, in the current folder.
     """
@@ -64,7 +64,7 @@ def builder(*arguments: str, root: Path | None = None, quiet: bool = False) -> s
     )
     if done.returncode:
         sys.stderr.write(done.stdout)
-        raise Failed(done.returncode, done.stdout)
+        raise CommandFailed(done.returncode, done.stdout)
     return done.stdout
 
 

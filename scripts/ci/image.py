@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from common import Failed, Record, builder, canonical_hash, on, set_outputs, summarize
+from common import CommandFailed, Record, builder, canonical_hash, on, set_outputs, summarize
 
 DIFFERS = 8
 
@@ -32,7 +32,7 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         return run(arguments)
-    except Failed as error:
+    except CommandFailed as error:
         return error.code
 
 
@@ -74,7 +74,7 @@ def test(image: tuple[str, ...], recipe: str, tiers: list[str], arguments: argpa
     failed = None
     try:
         table = builder("test", *image, *options, *files)
-    except Failed as error:
+    except CommandFailed as error:
         table, failed = error.output, error
     summarize(f"```text\n{table.rstrip()}\n```")
     if failed is not None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from common import REPOSITORY, Failed, builder, set_outputs, summarize
+from common import REPOSITORY, CommandFailed, builder, set_outputs, summarize
 
 PATHS = ("recipes/locks", "recipes/bases")
 TOOLS = "scripts/*requirements.txt"
@@ -36,7 +36,7 @@ def main() -> int:
         changes, failed, code = [*changes, *tools["changes"]], [*failed, *tools["failed"]], code or tools_code
     try:
         builder("lock", "--check", root=project)
-    except Failed as error:
+    except CommandFailed as error:
         code = code or error.code
     patch = difference(project)
     arguments.folder.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def resolved(project: Path, *words: str) -> tuple[Answer, int]:
     """The changes and failures that `builder lock` reports, and its exit code."""
     try:
         return json.loads(builder("lock", *words, "--keep-going", "--json", root=project)), 0
-    except Failed as error:
+    except CommandFailed as error:
         try:
             return json.loads(error.output), error.code
         except ValueError:

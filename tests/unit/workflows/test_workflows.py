@@ -1,4 +1,4 @@
-"""The workflows: what linters and the project's own rules say of them."""
+"""The workflows pass their linters (actionlint, zizmor) and the project's own rules."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def tool(name: str) -> str | None:
 
 def test_actionlint() -> None:
     program = tool("actionlint")
-    assert program is not None, "a fork of it is in scripts/dev-requirements.txt; scripts/ci/lint has the original"
+    assert program is not None, "a fork of actionlint is in scripts/dev-requirements.txt"
     done = subprocess.run([program, "-no-color"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 
@@ -81,14 +81,14 @@ def test_every_listed_action_is_used() -> None:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_nothing_is_permitted_by_default(path: Path) -> None:
+def test_workflows_grant_no_permission_by_default(path: Path) -> None:
     workflow = read(path)
     assert workflow["permissions"] == {}
     assert set(workflow["concurrency"]) == {"group", "cancel-in-progress"}
 
 
 @pytest.mark.parametrize(("workflow", "job"), jobs())
-def test_every_job_says_what_it_may_and_how_long(workflow: dict[str, Any], job: dict[str, Any]) -> None:
+def test_every_job_has_permissions_and_a_timeout(workflow: dict[str, Any], job: dict[str, Any]) -> None:
     assert job["permissions"]
     assert job["timeout-minutes"] <= 300
     checkouts = [step for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@")]
@@ -141,7 +141,7 @@ def test_the_tag_comes_last() -> None:
     assert "workflow_dispatch" in found["gpu"]["if"]
 
 
-def test_tags_are_written_for_what_was_compared_before_other_machines_took_part() -> None:
+def test_the_tag_job_gets_its_digests_from_the_job_digests() -> None:
     [*_, step] = read(BY_NAME["publish"])["jobs"]["tag"]["steps"]
     assert step == {
         "run": 'scripts/ci/run tag "$IMAGES"',
@@ -168,7 +168,7 @@ def test_bots_leave_locked_files_alone() -> None:
             assert update["ignore"] == [{"dependency-name": "*"}]
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "dev-requirements.txt", "ci/requirements.txt"])
+@pytest.mark.parametrize("name", ["requirements.txt", "dev-requirements.txt"])
 def test_requirements_are_hashed_and_name_no_host(name: str) -> None:
     text = (ROOT / "scripts" / name).read_text("utf-8")
     assert "://" not in text
@@ -179,14 +179,14 @@ def test_requirements_are_hashed_and_name_no_host(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "group"),
-    [("requirements.txt", None), ("dev-requirements.txt", "dev"), ("ci/requirements.txt", "actionlint")],
+    [("requirements.txt", None), ("dev-requirements.txt", "dev")],
 )
-def test_requirements_are_what_the_project_asks_for(name: str, group: str | None) -> None:
+def test_requirements_satisfy_pyproject(name: str, group: str | None) -> None:
     """`scripts/ci/run tools` writes them."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    asked = project["dependency-groups"][group] if group else project["project"]["dependencies"]
+    requested = project["dependency-groups"][group] if group else project["project"]["dependencies"]
     locked = dict(re.findall(r"^([a-z0-9-]+)==([^\s;]+)", (ROOT / "scripts" / name).read_text("utf-8"), re.M))
-    for requirement in map(Requirement, asked):
+    for requirement in map(Requirement, requested):
         assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)])
 
 
