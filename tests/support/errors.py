@@ -1,4 +1,4 @@
-"""Errors in tests: `fails` asserts class and id; `messages` lists all texts, which tests/golden/messages.txt records."""
+"""Errors in tests: `fails` asserts class and id; `messages` lists the texts, recorded in tests/golden/messages.txt."""
 
 from __future__ import annotations
 
