@@ -48,6 +48,11 @@ def _cell(value: Any) -> str:
     return (", ".join(map(str, value)) or "-") if isinstance(value, list) else str(value)
 
 
+def counted(count: int, noun: str) -> str:
+    """A number and its noun, with a plural `s`: `1 input`, `2 inputs`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def size(count: int) -> str:
     """A number of bytes for people, in powers of ten: `1.5 MB`."""
     for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):

@@ -39,7 +39,7 @@ def sum_up(results: Sequence[BuildResult], left_out: Mapping[str, str], failed: 
     if failed:
         first = next(iter(failed.values()))
         raise first.replaced(
-            what=f"{len(failed)} recipes were not built: {', '.join(failed)}",
+            what=f"{len(failed)} {'recipe was' if len(failed) == 1 else 'recipes were'} not built: {', '.join(failed)}",
             where="",
             cause=first.what,
             next="see the messages above; everything that was built is in the store",

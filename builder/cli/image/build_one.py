@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.cli.image.built import image_name, load_into_docker
-from builder.cli.output import say, size
+from builder.cli.output import counted, say, size
 from builder.cli.progress import Progress
 from builder.engine.select import select_engine
 from builder.mirror.source import MirrorSource
@@ -103,8 +103,8 @@ def _announce(store: Store, needs: Needs, *, mirror: bool) -> None:
     free = shutil.disk_usage(store.root).free
     verb = "copy from the mirror" if mirror else "download"
     say(
-        f"{len(needs.layers)} layers to build; {size(needs.download)} to {verb}, about {size(needs.store)} more in "
-        f"the store, up to {size(needs.temporary)} for temporary files; {size(free)} free at {store.root}"
+        f"{counted(len(needs.layers), 'layer')} to build; {size(needs.download)} to {verb}, about {size(needs.store)} "
+        f"more in the store, up to {size(needs.temporary)} for temporary files; {size(free)} free at {store.root}"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from builder.cli.options import BaseOption, JsonOption, PlatformOption, ProfileOption, RecipeOption, SetOption
-from builder.cli.output import print_json, size
+from builder.cli.output import counted, print_json, size
 from builder.cli.request import PLATFORM, PlanRequest
 from builder.model.plan import Plan
 from builder.project import Project
@@ -31,7 +31,7 @@ def _print(plan: Plan) -> None:
         print(f"  base      {plan.base_image}@{plan.base_manifest}")
     for layer in plan.layers:
         total = sum(item.size for item in layer.inputs)
-        inputs = f"{len(layer.inputs)} inputs, {size(total)}" if layer.inputs else "no inputs"
+        inputs = f"{counted(len(layer.inputs), 'input')}, {size(total)}" if layer.inputs else "no inputs"
         print(f"  {layer.id:24} {layer.producer:10} {layer.key[:12] or '-':12}  {inputs}")
     for item in plan.env:
         prepended = " (before the base's value)" if item.prepend else ""

@@ -10,7 +10,7 @@ import typer
 
 from builder import __version__
 from builder.cli.options import BaseOption, JsonOption
-from builder.cli.output import print_json
+from builder.cli.output import counted, print_json
 from builder.errors import RuleError, UsageError
 from builder.knowledge.lint import Finding
 from builder.knowledge.lint import lint as lint_recipes
@@ -42,7 +42,7 @@ def lint(
     errors = sum(item.level == "error" for item in findings)
     if errors:
         raise RuleError(
-            f"{errors} violation{'s' if errors > 1 else ''} of the rules of the hardware",
+            f"{counted(errors, 'violation')} of the rules of the hardware",
             id="rules-violated",
             cause=", ".join(dict.fromkeys(item.rule.id for item in findings if item.level == "error")),
             next="builder rules ID explains a rule; a recipe overrides a rule with `rules: {ID: reason}`",
@@ -55,7 +55,7 @@ def as_text(item: Finding) -> str:
     where = "" if item.file.endswith(f"/{item.recipe}.yaml") else f" [recipe {item.recipe}]"
     where += f" [profile {item.profile}]" if item.profile else ""
     bases = f" [on {', '.join(item.on)}]" if item.on else ""
-    reason = f"; overridden: {item.reason}" if item.reason is not None else ""
+    reason = f"; reason: {item.reason}" if item.reason is not None else ""
     return f"{item.file}:{item.line}: {item.level}: {item.rule.id} {item.message}{where}{bases}{reason}"
 
 

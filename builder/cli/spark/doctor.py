@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from builder.cli.options import BaseOption, JsonOption, ProfileOption
-from builder.cli.output import print_json
+from builder.cli.output import counted, print_json
 from builder.cli.request import PlanRequest
 from builder.doctor.checks import examine
 from builder.doctor.host import ThisHost
@@ -37,7 +37,7 @@ def doctor(
             print(f"{item.state:8} {item.id:14} {item.message}" + (f"\n{'':23} fix: {item.fix}" if item.fix else ""))
     failed = [item.id for item in answers if item.state == "failed"]
     if failed:
-        count = f"{len(failed)} check{'s' if len(failed) > 1 else ''}"
+        count = counted(len(failed), "check")
         raise EngineError(
             f"this machine fails {count}: {', '.join(failed)}", id="machine-checks-failed", next="apply the fixes above"
         )

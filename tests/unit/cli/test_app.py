@@ -16,7 +16,13 @@ from tests.support.cli import run_here
 from tests.unit.cli.conftest import Cli
 
 FOLDER = Path(sys.modules["builder.cli.app"].__file__ or "").parent
-LOADED = "import sys; from builder.__main__ import run_and_report; run_and_report(sys.argv[1:]); print(*sys.modules)"
+LOADED = """
+import sys
+from builder.__main__ import run_and_report
+for command in sys.argv[1:]:
+    run_and_report([command])
+    print("LOADED", *sys.modules)
+"""
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -37,14 +43,13 @@ def test_help_lists_every_command_with_its_whole_summary(cli: Cli) -> None:
     assert dict(lines) == {name: summary for name, (_, summary) in COMMANDS.items()}
 
 
-@pytest.mark.parametrize("words", [["--help"], ["rules"]])
-def test_only_the_called_command_is_imported(cli: Cli, words: list[str]) -> None:
+def test_only_the_called_command_is_imported(cli: Cli) -> None:
     cli.write()
-    command = [sys.executable, "-c", LOADED, *words]
+    command = [sys.executable, "-c", LOADED, "--help", "rules"]
     done = subprocess.run(command, env=cli.environment({}), cwd=cli.folder, capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.splitlines()[-1].split())
     modules = {f"builder.cli.{module.partition(':')[0]}" for module, _ in COMMANDS.values()}
-    assert loaded & modules == ({"builder.cli.recipe.rules"} if words == ["rules"] else set())
+    loaded = [modules & set(line.split()) for line in done.stdout.splitlines() if line.startswith("LOADED ")]
+    assert loaded == [set(), {"builder.cli.recipe.rules"}]
 
 
 def test_a_misspelt_command_is_2_and_suggests_another(cli: Cli) -> None:
@@ -62,5 +67,5 @@ def test_a_run_in_this_process_leaves_nothing_behind(cli: Cli) -> None:
 
 
 def test_a_run_in_this_process_prints_what_a_process_prints(cli: Cli) -> None:
-    for words in (("plan", "--recipe", "tiny", "--json"), ("plan", "--recipe", "nope")):
-        assert cli(*words) == cli.process(*words)
+    words = ("plan", "--recipe", "nope")
+    assert cli(*words) == cli.process(*words)

@@ -94,7 +94,7 @@ def test_one_failure_does_not_keep_the_others_from_being_built_and_is_the_exit_c
     said = several(*ALL)
     assert said.code in (4, 6)
     assert [line.split()[1] for line in said.out.splitlines()] == ["second", "tiny"]
-    assert "1 recipes were not built: broken" in said.err
+    assert "1 recipe was not built: broken" in said.err
     assert re.search(r"2 of \d+ recipes built", said.err)
 
 

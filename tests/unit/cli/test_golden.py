@@ -2,19 +2,18 @@
 
 A layer key is a hash of all that a layer is made from. Another key therefore means another plan (a template, a lock, a
 parameter, the format of keys). Another digest under the same key means that a producer, the normaliser or the
-compressor writes other bytes: that is a bug, or a new number of `builder.oci.layerblob`'s or `builder.unpack`'s format.
+compressor writes other bytes: that is a bug, or a new format number in `builder.oci.format` or `builder.unpack`.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
+from tests.support.cli import run_here
 from tests.support.project import ROOT
 from tests.unit.cli.conftest import Cli
 
@@ -26,12 +25,11 @@ SAMPLE: dict[str, Any] = json.loads((GOLDEN / "sample.json").read_text("utf-8"))
 @pytest.mark.parametrize("recipe", HERMETIC["recipes"])
 def test_layer_keys_of_every_hermetic_recipe(recipe: str) -> None:
     functions = f"nccl.functions={HERMETIC['nccl_functions']}"
-    words = ["plan", "--recipe", recipe, "--base", "hermetic", "--set", functions, "--json"]
+    words = ("plan", "--recipe", recipe, "--base", "hermetic", "--set", functions, "--json")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("BUILDER_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "builder", *words], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
-    )
-    planned = json.loads(done.stdout)
+    done = run_here(words, environ=environment, folder=ROOT)
+    assert done.code == 0, done.err
+    planned = json.loads(done.out)
     golden = HERMETIC["recipes"][recipe]
     assert planned["base"]["name"] == golden["base"]
     expected = {HERMETIC["layers"][key]["layer"]: key for key in golden["keys"]}

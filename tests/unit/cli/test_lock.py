@@ -70,14 +70,14 @@ def test_the_whole_repository_is_checked_within_a_second() -> None:
     """Of processor time, which is what its wall time is where nothing else runs: nothing is waited for."""
     environ = {**os.environ, "BUILDER_PROJECT": str(ROOT), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "builder", "lock", "--check"]
-    best = float("inf")
-    for _ in range(3):
+    used_seconds = []
+    while len(used_seconds) < 3 and not any(seconds < 1 for seconds in used_seconds):
         process = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         assert process.returncode == 0
-        best = min(best, used.ru_utime + used.ru_stime)
-    assert best < 1
+        used_seconds.append(used.ru_utime + used.ru_stime)
+    assert min(used_seconds) < 1
 
 
 @pytest.mark.parametrize(
@@ -201,21 +201,12 @@ def test_names_of_several_kinds_in_one_command(asked: Cli, mirror: Mirror) -> No
     assert mirror.asked == []
 
 
-def test_an_installed_package_is_not_written_to(asked: Cli, tmp_path: Path) -> None:
-    """With no project of one's own there is nothing to write to: the package's own data stays as it was installed."""
-    code = (
-        "import builder.project as p; p._BUNDLED = p.Path({root!r}); p.search_path = lambda: (p._BUNDLED,)\n"
-        "import sys; sys.argv = ['builder', 'lock', '--update', 'vendor']\n"
-        "from builder.__main__ import main; main()"
-    )
+def test_an_installed_package_is_not_written_to(asked: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a project of the user there is nothing to write to: the data of the installed package stays unchanged."""
+    root = asked.folder / "project"
+    monkeypatch.setattr("builder.project._BUNDLED", root)
+    monkeypatch.setattr("builder.project.search_path", lambda: (root,))
     asked.write()
-    root = str(asked.folder / "project")
-    done = subprocess.run(
-        [sys.executable, "-c", code.format(root=root)],
-        env=asked.environment({}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "[lock-project-installed]" in done.stderr
+    before = tree(root)
+    asked("lock", "--update", "vendor").failed(2, "lock-project-installed")
+    assert tree(root) == before

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
 
 import pytest
 
-from tests.support.cli import Cli, Said
+import builder.__main__
+import builder.cli.app
+from builder.errors import InvalidError
+from tests.support.cli import Cli, Said, run_here
 
 LIST = "list bases"
 WRONG = "plan --recipe nope"
@@ -30,33 +38,47 @@ def shell(cli: Cli, script: str) -> Said:
     return said
 
 
-@pytest.mark.parametrize(
-    ("command", "code"),
-    [(f"{LIST} --json >&-", 0), (f"{LIST} 2>&- <&-", 0)],
-)
-def test_a_closed_stream_is_no_error(cli: Cli, command: str, code: int) -> None:
-    assert shell(cli, f"builder {command}").code == code
+def into(cli: Cli, file: IO[bytes], *words: str) -> Said:
+    """Run a command in this process, with its standard output going to a file."""
+    cli.write()
+    with file:
+        return run_here(words, environ=cli.environment({}), folder=cli.folder, stdout=file)
 
 
-@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-", "2>/dev/full"])
+def test_closed_streams_are_no_error(cli: Cli) -> None:
+    assert shell(cli, f"builder {LIST} --json <&- >&- 2>&-").code == 0
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>/dev/full"])
 def test_an_error_keeps_its_code(cli: Cli, closed: str) -> None:
     said = shell(cli, f"builder {WRONG} {closed}")
     assert said.code == 2
-    assert ("nope" in said.err) == (closed == ">&-")
+    assert ("[name-unknown]" in said.err) == (closed == ">&-")
 
 
-@pytest.mark.parametrize("command", [LIST, "--help"])
-def test_a_full_disk_behind_standard_output_is_5(cli: Cli, command: str) -> None:
-    said = shell(cli, f"builder {command} >/dev/full")
+def test_a_full_disk_behind_standard_output_is_5_and_is_named(cli: Cli) -> None:
+    said = shell(cli, f"builder {LIST} >/dev/full")
     assert said.code == 5
     assert said.err.startswith("builder: No space left on device: standard output [os-error]\n")
 
 
-@pytest.mark.parametrize("command", [LIST, "rules"])
-def test_a_reader_that_leaves_early_is_no_error(cli: Cli, command: str) -> None:
+@pytest.mark.parametrize("command", ["--help", "rules"])
+def test_a_full_disk_behind_standard_output_is_5(cli: Cli, command: str) -> None:
+    into(cli, Path("/dev/full").open("wb"), command).failed(5, "os-error")
+
+
+def test_a_reader_that_leaves_early_is_no_error(cli: Cli) -> None:
     reader = "head -c 1 >/dev/null"
-    said = shell(cli, f"PATH=$PATH:/usr/bin:/bin; builder {command} | {reader}; echo ${{PIPESTATUS[0]}}")
+    said = shell(cli, f"PATH=$PATH:/usr/bin:/bin; builder {LIST} | {reader}; echo ${{PIPESTATUS[0]}}")
     assert (said.out, said.err) == ("0\n", "")
+
+
+@pytest.mark.parametrize("command", ["rules", "render --recipe tiny", "--help"])
+def test_a_reader_that_has_left_is_no_error(cli: Cli, command: str) -> None:
+    read, written = os.pipe()
+    os.close(read)
+    said = into(cli, os.fdopen(written, "wb"), *command.split())
+    assert (said.code, said.err) == (0, "")
 
 
 def test_a_full_standard_error_does_not_stop_a_build(online: Cli) -> None:
@@ -65,33 +87,19 @@ def test_a_full_standard_error_does_not_stop_a_build(online: Cli) -> None:
     assert said.out.startswith("sha256:")
 
 
-SWALLOWED = """
-import os, signal, time
-import builder.cli.app
-from builder.__main__ import main
-from builder.errors import InvalidError
+@pytest.mark.parametrize("error", [InvalidError("nonsense", id="key-unknown"), ValueError("nonsense")])
+def test_an_error_that_follows_ctrl_c_is_reported_as_stopped(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def run(arguments: Sequence[str] | None = None) -> int:
+        # Compiled code that validates cannot raise a KeyboardInterrupt, and reports an invalid value instead.
+        with pytest.raises(KeyboardInterrupt):
+            builder.__main__._on_signal(signal.SIGINT, None)
+        raise error
 
-def run(arguments):
-    try:
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(5)
-    except KeyboardInterrupt:
-        pass
-    raise {error}
-
-builder.cli.app.run = run
-main()
-"""
-
-
-@pytest.mark.parametrize("error", ["InvalidError('nonsense')", "ValueError('nonsense')"])
-def test_an_error_that_follows_ctrl_c_is_reported_as_stopped(cli: Cli, error: str) -> None:
-    # Compiled code that validates cannot pass a KeyboardInterrupt on, and says that the value is wrong.
-    script = SWALLOWED.format(error=error)
-    environ = cli.environment({})
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environ, check=False)
-    assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr.startswith("builder: stopped [stopped]")
+    monkeypatch.setattr(builder.__main__, "_stopped_by", None)
+    monkeypatch.setattr(builder.cli.app, "run", run)
+    cli("list").failed(130, "stopped")
 
 
 def test_a_caller_of_main_can_still_be_interrupted(cli: Cli) -> None:

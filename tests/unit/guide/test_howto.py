@@ -1,19 +1,19 @@
-"""A newcomer's way: the documents' files in an empty folder, and their commands, one after the other."""
+"""The how-to documents: their files are written to an empty folder, and their commands run in order."""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.cli import Said, run_here
+
 ROOT = Path(__file__).resolve().parents[3]
 DOCS = ("add-a-recipe", "add-a-layer")
-# These take an engine, gigabytes or a GPU: that their options are understood is seen by planning the same.
+# These commands need an engine, gigabytes or a GPU: `plan` with the same options stands for them.
 HEAVY = {"build": ("--load",), "test": ("--tier", "static", "--tier", "cpu")}
 
 
@@ -23,7 +23,7 @@ def steps(name: str) -> list[tuple[str, str]]:
 
 
 class Newcomer:
-    """Somebody with an empty folder and the documents."""
+    """An empty folder that a reader of the documents works in."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -31,13 +31,13 @@ class Newcomer:
         self.ran: list[str] = []
 
     def write(self, text: str, language: str) -> None:
-        """Puts a block where the document says it goes: by its name, or into the folder of the layer before it."""
+        """Write a code block to its file: that of its `name`, or one in the folder of the layer before it."""
         name = re.search(r"(?m)^name: (\S+)$", text)
         if language == "dockerfile":
             path = self.layer / "Dockerfile.j2"
             (self.layer / "answer.c").write_text("int answer(void) { return 42; }\n")
         elif name is None:
-            # A part of a recipe: it goes under what is there.
+            # A part of a recipe: it is appended to the recipe.
             path = self.folder / "recipes/my-coder.yaml"
             text = path.read_text("utf-8") + text
         elif "producer:" in text:
@@ -48,7 +48,7 @@ class Newcomer:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
 
-    def run(self, line: str) -> subprocess.CompletedProcess[str]:
+    def run(self, line: str) -> Said:
         words = shlex.split(line)
         assert words[0] == "builder"
         if words[1] in HEAVY:
@@ -57,12 +57,10 @@ class Newcomer:
             words += ["--image", "my-coder:1"]
         if words[1:3] == ["new", "recipe"] and (self.folder / f"recipes/{words[3]}.yaml").exists():
             (self.folder / f"recipes/{words[3]}.yaml").unlink()
-        env = {key: value for key, value in os.environ.items() if not key.startswith("BUILDER_")}
-        argv = [sys.executable, "-m", "builder", *words[1:]]
-        environ = {**env, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(argv, cwd=self.folder, env=environ, capture_output=True, text=True, check=False)
+        environ = {key: value for key, value in os.environ.items() if not key.startswith("BUILDER_")}
+        done = run_here(tuple(words[1:]), environ=environ, folder=self.folder)
         self.ran.append(words[1])
-        assert done.returncode == 0, (line, done.stderr)
+        assert done.code == 0, (line, done.err)
         return done
 
 
@@ -74,7 +72,7 @@ def test_a_document_is_followed_to_its_end(document: str, tmp_path: Path) -> Non
             for line in text.splitlines():
                 done = newcomer.run(line)
                 if line.startswith("builder lint"):
-                    assert done.stdout == "", "what the documents show breaks no rule"
+                    assert done.out == "", "the examples of the documents break no rule"
         else:
             newcomer.write(text, language)
     assert {"new", "lint", "plan"} <= set(newcomer.ran)
@@ -87,7 +85,7 @@ def test_the_compiled_example_renders(tmp_path: Path) -> None:
             newcomer.write(text, language)
     recipe = tmp_path / "recipes/polite.yaml"
     recipe.write_text(recipe.read_text("utf-8").replace("greeting: {to: Spark}", "compiled"), "utf-8")
-    rendered = newcomer.run("builder render --recipe polite --base hermetic").stdout
+    rendered = newcomer.run("builder render --recipe polite --base hermetic").out
     assert "/context/layers/compiled/answer.c" in rendered
     assert "FROM scratch AS compiled\n" in rendered
 
@@ -97,6 +95,7 @@ def test_the_profile_example_can_be_used(tmp_path: Path) -> None:
     for language, text in steps("add-a-recipe"):
         if language == "yaml":
             newcomer.write(text, language)
-    said = newcomer.run("builder plan --recipe my-coder --base hermetic --profile throughput").stdout
-    assert "--max-num-seqs 16" in said
-    assert "overridden: measured with 16 requests" in newcomer.run("builder lint my-coder").stdout
+    assert (
+        "--max-num-seqs 16" in newcomer.run("builder plan --recipe my-coder --base hermetic --profile throughput").out
+    )
+    assert "reason: measured with 16 requests" in newcomer.run("builder lint my-coder").out
