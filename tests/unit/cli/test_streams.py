@@ -41,8 +41,7 @@ def shell(cli: Cli, script: str) -> Said:
 def into(cli: Cli, file: IO[bytes], *words: str) -> Said:
     """Run a command in this process, with its standard output going to a file."""
     cli.write()
-    with file:
-        return run_here(words, environ=cli.environment({}), folder=cli.folder, stdout=file)
+    return run_here(words, environ=cli.environment({}), folder=cli.folder, stdout=file)
 
 
 def test_closed_streams_are_no_error(cli: Cli) -> None:
@@ -64,7 +63,8 @@ def test_a_full_disk_behind_standard_output_is_5_and_is_named(cli: Cli) -> None:
 
 @pytest.mark.parametrize("command", ["--help", "rules"])
 def test_a_full_disk_behind_standard_output_is_5(cli: Cli, command: str) -> None:
-    into(cli, Path("/dev/full").open("wb"), command).failed(5, "os-error")
+    with Path("/dev/full").open("wb") as full:
+        into(cli, full, command).failed(5, "os-error")
 
 
 def test_a_reader_that_leaves_early_is_no_error(cli: Cli) -> None:
@@ -77,7 +77,8 @@ def test_a_reader_that_leaves_early_is_no_error(cli: Cli) -> None:
 def test_a_reader_that_has_left_is_no_error(cli: Cli, command: str) -> None:
     read, written = os.pipe()
     os.close(read)
-    said = into(cli, os.fdopen(written, "wb"), *command.split())
+    with os.fdopen(written, "wb") as pipe:
+        said = into(cli, pipe, *command.split())
     assert (said.code, said.err) == (0, "")
 
 
