@@ -13,7 +13,8 @@ from builder.cli.options import JsonOption
 from builder.cli.output import print_json, say, size
 from builder.cli.request import open_store
 from builder.errors import UsageError
-from builder.store.gc import Account, Rules, collect
+from builder.store.gc import collect
+from builder.store.retention import GcReport, Policy
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -36,15 +37,15 @@ def gc(
     never.
     """
     store = open_store()
-    account = collect(store, Rules(keep_inputs=keep_inputs, older_than=age(older_than)), dry_run=dry_run)
-    if account.busy:
+    report = collect(store, Policy(keep_inputs=keep_inputs, older_than=age(older_than)), dry_run=dry_run)
+    if report.busy:
         say("another builder uses this store: the files that it may need stay")
     if json_:
-        print_json(_as_dict(account, dry_run))
+        print_json(_as_dict(report, dry_run))
         return
-    _print(account)
+    _print(report)
     verb = "would be freed" if dry_run else "freed"
-    print(f"{size(account.freed)} {verb} at {store.root}")
+    print(f"{size(report.freed)} {verb} at {store.root}")
 
 
 def age(text: str | None) -> float | None:
@@ -61,23 +62,23 @@ def age(text: str | None) -> float | None:
     return float(int(parts[1]) * _UNITS[parts[2]])
 
 
-def _print(account: Account) -> None:
-    for item in account.images:
+def _print(report: GcReport) -> None:
+    for item in report.images:
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(item["used"]))
         say(f"kept: {item['recipe']} on {item['base']}, {str(item['digest'])[:19]}, last used {used}")
     print(f"{'':10} {'removed':>8} {'bytes':>10} {'kept':>8} {'bytes':>10}")
-    for kind, gone in account.removed.items():
-        kept = account.kept[kind]
+    for kind, gone in report.removed.items():
+        kept = report.kept[kind]
         row = f"{kind:10} {gone.count:>8} {size(gone.size):>10} {kept.count:>8} {size(kept.size + kept.linked):>10}"
         print(row + (f"  ({size(gone.linked)} more stay: other folders link to them)" if gone.linked else ""))
 
 
-def _as_dict(account: Account, dry_run: bool) -> dict[str, object]:
+def _as_dict(report: GcReport, dry_run: bool) -> dict[str, object]:
     return {
         "dry_run": dry_run,
-        "freed": account.freed,
-        "removed": {kind: asdict(tally) for kind, tally in account.removed.items()},
-        "kept": {kind: asdict(tally) for kind, tally in account.kept.items()},
-        "images": account.images,
-        "busy": account.busy,
+        "freed": report.freed,
+        "removed": {kind: asdict(total) for kind, total in report.removed.items()},
+        "kept": {kind: asdict(total) for kind, total in report.kept.items()},
+        "images": report.images,
+        "busy": report.busy,
     }

@@ -13,7 +13,8 @@ import pytest
 from builder.errors import BuilderError
 from builder.mirror.source import mirror_source
 from builder.model.plan import Plan
-from builder.store.gc import Rules, collect
+from builder.store.gc import collect
+from builder.store.retention import Policy
 from builder.store.store import Store
 from tests.support.engine import FakeEngine
 from tests.support.fuzz import SEED, times
@@ -64,7 +65,7 @@ def test_records_of_a_store(kind: str, bench: Bench, plan: Plan, built: tuple[St
             path.write_bytes(data)
             results.add(outcome(lambda: bench.build(plan, bench.source(), store).image.digest))
             path.write_bytes(data)
-            collect(store, Rules(), dry_run=True)
+            collect(store, Policy(), dry_run=True)
         path.write_text(text, "utf-8")
     assert digest in results
     assert results <= {digest, None}
@@ -85,7 +86,7 @@ def test_receipts(bench: Bench, plan: Plan, built: tuple[Store, str]) -> None:
         if got is not None:
             used = [item for item in json.loads(data)["used"] if item["kind"] in ("deb", "wheel", "source")]
             assert {(item["name"], item["digest"]) for item in used} == inputs
-        collect(store, Rules(), dry_run=True)
+        collect(store, Policy(), dry_run=True)
     assert results == {digest, None}
 
 

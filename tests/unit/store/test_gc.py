@@ -14,7 +14,8 @@ import pytest
 
 from builder.errors import EngineError
 from builder.model.plan import Plan
-from builder.store.gc import Account, Rules, collect
+from builder.store.gc import collect
+from builder.store.retention import GcReport, Policy
 from builder.store.store import Store
 from tests.support.engine import FakeEngine
 from tests.support.errors import fails
@@ -36,16 +37,16 @@ def files(store: Store) -> dict[str, int]:
     return {name: path.stat().st_blocks * 512 for name, path in found.items() if not name.startswith("locks/")}
 
 
-def gone(store: Store, *, dry_run: bool = False, **rules: Any) -> tuple[set[str], Account]:
+def gone(store: Store, *, dry_run: bool = False, **rules: Any) -> tuple[set[str], GcReport]:
     before = files(store)
-    account = collect(store, Rules(**rules), dry_run=dry_run)
+    report = collect(store, Policy(**rules), dry_run=dry_run)
     after = files(store)
     assert after.keys() <= before.keys()
     lost = before.keys() - after.keys()
     if not dry_run:
-        assert account.freed == sum(before[name] for name in lost)
+        assert report.freed == sum(before[name] for name in lost)
     assert list(store.tmp.iterdir()) == []
-    return lost, account
+    return lost, report
 
 
 def age(store: Store, days: float) -> None:
@@ -59,11 +60,11 @@ def age(store: Store, days: float) -> None:
 def test_after_one_build_nothing_goes(make_plan: MakePlan, runner: Runner) -> None:
     plan = make_plan()
     built = runner.build(plan)
-    lost, account = gone(runner.store)
+    lost, report = gone(runner.store)
     assert lost == set()
-    assert (account.freed, account.busy) == (0, False)
-    assert [(item["recipe"], item["digest"]) for item in account.images] == [("tiny", built.image.digest)]
-    assert (account.kept["images"].count, account.kept["layers"].count) == (1, 6)
+    assert (report.freed, report.busy) == (0, False)
+    assert [(item["recipe"], item["digest"]) for item in report.images] == [("tiny", built.image.digest)]
+    assert (report.kept["images"].count, report.kept["layers"].count) == (1, 6)
     assert runner.build(plan, offline=True).made == frozenset()
 
 
@@ -74,8 +75,8 @@ def test_an_older_image_of_the_recipe_goes_with_what_only_it_needs(make_plan: Ma
     second = runner.build(new)
     dry, told = gone(runner.store, dry_run=True)
     assert dry == set()
-    lost, account = gone(runner.store)
-    assert (told.freed, told.removed, told.kept) == (account.freed, account.removed, account.kept)
+    lost, report = gone(runner.store)
+    assert (told.freed, told.removed, told.kept) == (report.freed, report.removed, report.kept)
     source = next(item for layer in old.layers for item in layer.inputs if item.kind == "source")
     record = first.records["compiled"]
     # The fake engine makes the same bytes of both versions.
@@ -84,7 +85,7 @@ def test_an_older_image_of_the_recipe_goes_with_what_only_it_needs(make_plan: Ma
     compiled = next(layer.key for layer in old.layers if layer.id == "compiled")
     expected = {f"blobs/sha256/{digest.hex}" for digest in blobs}
     assert lost == expected | {f"images/{old.key}.json", f"layers/{compiled}.json"}
-    assert (account.removed["images"].count, account.removed["layers"].count) == (1, 1)
+    assert (report.removed["images"].count, report.removed["layers"].count) == (1, 1)
     assert runner.build(new, offline=True).made == frozenset()
     assert runner.build(old).image.digest == first.image.digest
 
@@ -94,12 +95,12 @@ def test_inputs_that_no_kept_image_needs_stay_when_asked(make_plan: MakePlan, ru
     age(runner.store, 1)
     runner.build(make_plan())
     stray = runner.store.put(b"fetched for nothing")
-    lost, account = gone(runner.store, keep_inputs=True)
-    assert account.removed["inputs"].count == 0
+    lost, report = gone(runner.store, keep_inputs=True)
+    assert report.removed["inputs"].count == 0
     assert runner.store.has(stray)
     assert any(name.startswith("images/") for name in lost)
-    lost, account = gone(runner.store)
-    assert account.removed["inputs"].count == 2
+    lost, report = gone(runner.store)
+    assert report.removed["inputs"].count == 2
 
 
 def test_with_an_age_what_was_used_since_stays_and_all_else_goes(make_plan: MakePlan, runner: Runner) -> None:
@@ -113,9 +114,9 @@ def test_with_an_age_what_was_used_since_stays_and_all_else_goes(make_plan: Make
     age(runner.store, 40)
     runner.build(new)  # used again, though nothing was made
     assert gone(runner.store, older_than=30 * DAY)[0] == set()
-    lost, account = gone(runner.store, older_than=0)
+    lost, report = gone(runner.store, older_than=0)
     assert set(files(runner.store)) == {"CACHEDIR.TAG"}
-    assert account.images == []
+    assert report.images == []
     assert runner.build(new).image
 
 
@@ -125,9 +126,9 @@ def test_unpacked_images_go_and_their_links_are_counted_once(store: Store) -> No
     (folder / "file").write_bytes(bytes(100_000))
     (folder / "again").hardlink_to(folder / "file")
     (folder / "locked").mkdir(mode=0o000)
-    assert collect(store, Rules(older_than=DAY), dry_run=False).removed["unpacked"].count == 0
-    account = collect(store, Rules(), dry_run=False)
-    assert (account.removed["unpacked"].count, account.freed) == (1, -(-100_000 // 4096) * 4096)
+    assert collect(store, Policy(older_than=DAY), dry_run=False).removed["unpacked"].count == 0
+    report = collect(store, Policy(), dry_run=False)
+    assert (report.removed["unpacked"].count, report.freed) == (1, -(-100_000 // 4096) * 4096)
     assert list((store.root / "run").iterdir()) == []
     assert list(store.tmp.iterdir()) == []
 
@@ -135,8 +136,8 @@ def test_unpacked_images_go_and_their_links_are_counted_once(store: Store) -> No
 def test_bytes_with_a_link_elsewhere_are_not_called_freed(store: Store, tmp_path: Path) -> None:
     digest = store.put(bytes(10_000))
     (tmp_path / "link").hardlink_to(store.blob(digest))
-    account = collect(store, Rules(), dry_run=False)
-    assert (account.freed, account.removed["inputs"].linked) == (0, 12_288)
+    report = collect(store, Policy(), dry_run=False)
+    assert (report.freed, report.removed["inputs"].linked) == (0, 12_288)
     assert not store.has(digest)
     assert (tmp_path / "link").stat().st_size == 10_000
 
@@ -158,7 +159,7 @@ def test_damaged_records_are_no_trouble(make_plan: MakePlan, runner: Runner, tex
     runner.build(plan)
     for folder in ("images", "layers"):
         (runner.store.root / folder / f"{'e' * 64}.json").write_text(text)
-    collect(runner.store, Rules(), dry_run=False)
+    collect(runner.store, Policy(), dry_run=False)
     assert runner.build(plan, offline=True).made == frozenset()
 
 
@@ -195,8 +196,8 @@ def test_what_a_living_process_relies_upon_stays_until_it_ends(make_plan: MakePl
     (store.root / "run/sha256-a").mkdir(parents=True)
     process = using(store, stray, plan.layers[0].key, "run")
     try:
-        _, account = gone(store, older_than=0)
-        assert account.busy
+        _, report = gone(store, older_than=0)
+        assert report.busy
         assert store.layer(plan.layers[0].key) == record
         assert store.read(stray) == b"being used"
         assert not store.has(other)
@@ -204,8 +205,8 @@ def test_what_a_living_process_relies_upon_stays_until_it_ends(make_plan: MakePl
         assert store.layer(plan.layers[1].key) is None
     finally:
         process.communicate("")
-    _, account = gone(store, older_than=0)
-    assert not account.busy
+    _, report = gone(store, older_than=0)
+    assert not report.busy
     assert set(files(store)) == {"CACHEDIR.TAG"}
 
 
@@ -220,11 +221,11 @@ def test_a_process_that_does_not_say_what_it_uses_stops_it(store: Store) -> None
         process.stdout.readline()
         before = files(store)
         with fails(EngineError, "store-claims-unreadable"):
-            collect(store, Rules(), dry_run=False)
+            collect(store, Policy(), dry_run=False)
         assert files(store) == before
     finally:
         process.communicate("")
-    assert collect(store, Rules(), dry_run=False).removed["inputs"].count == 1
+    assert collect(store, Policy(), dry_run=False).removed["inputs"].count == 1
 
 
 BUILDS = """
@@ -251,7 +252,7 @@ def test_builds_and_collections_at_once_lose_nothing(store: Store) -> None:
     removed = 0
     deadline = time.monotonic() + 30
     while any(process.poll() is None for process in running) and time.monotonic() < deadline:
-        removed += collect(store, Rules(), dry_run=False).removed["inputs"].count
+        removed += collect(store, Policy(), dry_run=False).removed["inputs"].count
     assert [process.communicate()[0] for process in running] == ["done\n"] * 3
-    removed += collect(store, Rules(), dry_run=False).removed["inputs"].count
+    removed += collect(store, Policy(), dry_run=False).removed["inputs"].count
     assert removed >= 5
