@@ -1,63 +1,82 @@
-"""Loading an image into docker, as one stream that both its image stores understand."""
+"""The archive that `docker load` reads, with both of its image stores; loads an assembled image as such a stream."""
 
 from __future__ import annotations
 
 import io
 import json
 import tarfile
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import IO
 
 from builder.errors import EngineError
+from builder.model.reference import Reference
 from builder.oci.assemble import Image
 from builder.oci.layout import BlobSource
-from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
+from builder.oci.manifest import OCI_INDEX, Descriptor, parse_manifest
 from builder.store.store import Store
 
 
 def load_image(image: Image, store: Store, name: str, base_blob: BlobSource | None) -> None:
-    """Stream the image into docker's daemon; nothing is written to disk on the way. Raises EngineError."""
+    """Load the image into docker's daemon under `name`, as a stream: nothing is written to disk. Raises EngineError.
+
+    base_blob: gives the layers of the base. Raises UsageError for an invalid name.
+    """
     # Imported here: the docker SDK takes 0.3 s, and only a load needs it.
     from builder.engine.daemon import Daemon
 
+    layers = {layer.digest: layer for layer in image.layers}
+
+    def chunks(item: Descriptor) -> Iterator[bytes]:
+        layer = layers[item.digest]
+        return base_blob(layer) if layer.of_base and base_blob else store.chunks(layer.digest)
+
+    def write(out: IO[bytes]) -> None:
+        write_archive(out, name, image.manifest, image.config, chunks)
+
     try:
         with Daemon() as daemon:
-            daemon.load(partial(_archive, image, store, name, base_blob))
+            daemon.load(write)
     except EngineError as error:
         steps = [error.next, "or build with --output oci:DIR and copy it with skopeo"]
         raise error.replaced(next="; ".join(filter(None, steps))) from error
 
 
-def _archive(image: Image, store: Store, name: str, base_blob: BlobSource | None, out: IO[bytes]) -> None:
-    """An OCI layout with a docker-archive manifest beside it, as `docker save` writes since version 25."""
-    repository, _, tag = name.rpartition(":") if ":" in name.rpartition("/")[2] else (name, "", "latest")
-    reference = f"{repository}:{tag}"
+def write_archive(
+    out: IO[bytes], name: str, manifest: bytes, config: bytes, layer: Callable[[Descriptor], Iterator[bytes]]
+) -> None:
+    """Write what `docker load` reads: an OCI layout with manifest.json, as `docker save` writes since version 25.
+
+    name: [REGISTRY/]REPOSITORY[:TAG]. layer: returns the bytes of a layer as in the manifest; docker reads layers that
+    are compressed with zstd since version 23. Raises UsageError for an invalid name, and what `layer` raises.
+    """
+    parsed = parse_manifest(manifest)
+    reference = Reference.parse(name)
+    tag = reference.tag or "latest"
+    full_name = f"{reference.registry}/{reference.repository}:{tag}"
     entry = {
-        "mediaType": OCI_MANIFEST,
-        "digest": image.digest,
-        "size": len(image.manifest),
-        "annotations": {"io.containerd.image.name": reference, "org.opencontainers.image.ref.name": tag},
+        "mediaType": parsed.media_type,
+        "digest": parsed.digest,
+        "size": len(manifest),
+        "annotations": {"io.containerd.image.name": full_name, "org.opencontainers.image.ref.name": tag},
     }
     index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [entry]}
-    legacy = [
+    docker_manifest = [
         {
-            "Config": image.config_digest.path,
-            "RepoTags": [reference],
-            "Layers": [layer.digest.path for layer in image.layers],
+            "Config": parsed.config.digest.path,
+            "RepoTags": [full_name],
+            "Layers": [item.digest.path for item in parsed.layers],
         }
     ]
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         _add(archive, "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
         _add(archive, "index.json", json.dumps(index).encode())
-        _add(archive, "manifest.json", json.dumps(legacy).encode())
-        _add(archive, image.config_digest.path, image.config)
-        _add(archive, image.digest.path, image.manifest)
-        for layer in {layer.digest: layer for layer in image.layers}.values():
-            chunks = base_blob(layer) if layer.of_base and base_blob else store.chunks(layer.digest)
-            info = tarfile.TarInfo(layer.digest.path)
-            info.size = layer.size
-            archive.addfile(info, _Stream(chunks))
+        _add(archive, "manifest.json", json.dumps(docker_manifest).encode())
+        _add(archive, parsed.config.digest.path, config)
+        _add(archive, parsed.digest.path, manifest)
+        for item in {item.digest: item for item in parsed.layers}.values():
+            info = tarfile.TarInfo(item.digest.path)
+            info.size = item.size
+            archive.addfile(info, _Stream(layer(item)))
 
 
 def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
@@ -67,7 +86,7 @@ def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 class _Stream(io.RawIOBase):
-    """Chunks as a file."""
+    """A file-like object that reads from chunks."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks

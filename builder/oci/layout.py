@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from builder.atomic import write_file
 from builder.digest import Digest
 from builder.errors import UsageError
 from builder.jsontext import read_json
@@ -19,15 +19,17 @@ from builder.store.blobs import disk_error
 from builder.store.store import Store
 
 _NAME = "org.opencontainers.image.ref.name"
+_MARKER = b'{"imageLayoutVersion":"1.0.0"}'
+"""The content of the file oci-layout."""
 
 BlobSource = Callable[[ImageLayer], Iterator[bytes]]
-"""Gives the bytes of a layer of the base, verified."""
+"""Returns the bytes of a layer of the base, verified."""
 
 
 def write_layout(image: Image, store: Store, folder: Path, *, name: str, base_blob: BlobSource | None = None) -> None:
     """Write the image into the layout at `folder`, which is created if needed, under the reference name `name`.
 
-    Blobs are hard-linked from the store, or copied where links cannot reach. The index is replaced last and
+    Blobs are hard-linked from the store, or copied where a link is not possible. The index is replaced last and
     atomically: a reader sees the old image or the new one. Raises UsageError for a folder that holds something else.
     """
     prepare(folder)
@@ -39,12 +41,12 @@ def write_layout(image: Image, store: Store, folder: Path, *, name: str, base_bl
                 continue
             if layer.of_base:
                 assert base_blob is not None
-                _write(target, base_blob(layer))
+                _write_chunks(target, base_blob(layer))
             else:
                 store.verify(layer.digest)
                 _link(store.blob(layer.digest), target)
-        _write(folder / image.config_digest.path, iter((image.config,)))
-        _write(folder / image.digest.path, iter((image.manifest,)))
+        write_file(folder / image.config_digest.path, image.config)
+        write_file(folder / image.digest.path, image.manifest)
         os_name, architecture = (json.loads(image.config)[key] for key in ("os", "architecture"))
         platform = {"architecture": architecture, "os": os_name}
         list_entry(folder, image.digest, len(image.manifest), name, platform=platform)
@@ -53,7 +55,10 @@ def write_layout(image: Image, store: Store, folder: Path, *, name: str, base_bl
 
 
 def prepare(folder: Path, option: str = "--output oci:DIR") -> None:
-    """Make the folder of a layout. Raises UsageError for one that holds something else; option: what named it."""
+    """Create the folder of a layout. Raises UsageError for a folder that holds something else.
+
+    option: the option or command that names the folder, for error messages.
+    """
     if folder.exists() and not folder.is_dir():
         raise UsageError("is a file, not a folder", id="layout-is-file", where=str(folder))
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "oci-layout").exists():
@@ -70,33 +75,33 @@ def prepare(folder: Path, option: str = "--output oci:DIR") -> None:
 
 
 def list_entry(folder: Path, digest: Digest, size: int, name: str, **more: Any) -> None:
-    """List a manifest that lies in the layout under the name `name`, which another one may have had.
+    """Add a manifest of the layout to the index under `name`; it replaces a manifest of the same name.
 
-    The index is replaced at once. more: further keys of its descriptor. Raises UsageError for a damaged index.
+    The index is replaced atomically. more: further keys of the descriptor. Raises UsageError for a damaged index.
     """
     annotations = {_NAME: name}
     entry = {"mediaType": OCI_MANIFEST, "digest": digest, "size": size, **more, "annotations": annotations}
     others = [item for item in read_index(folder) if item.get("annotations", {}).get(_NAME) != name]
     listed = sorted([*others, entry], key=lambda item: str(item.get("annotations", {}).get(_NAME, "")))
-    _write(folder / "oci-layout", iter((b'{"imageLayoutVersion":"1.0.0"}',)))
+    write_file(folder / "oci-layout", _MARKER)
     _write_index(folder, listed)
 
 
 def begin(folder: Path) -> None:
-    """Make a prepared folder a layout that lists nothing, unless it is one. Raises OSError."""
+    """Make a prepared folder an empty layout, unless it is a layout already. Raises OSError."""
     if not (folder / "index.json").exists():
         _write_index(folder, [])
     if not (folder / "oci-layout").exists():
-        _write(folder / "oci-layout", iter((b'{"imageLayoutVersion":"1.0.0"}',)))
+        write_file(folder / "oci-layout", _MARKER)
 
 
 def _write_index(folder: Path, listed: list[dict[str, Any]]) -> None:
     index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": listed}
-    _write(folder / "index.json", iter((json.dumps(index, indent=1).encode(),)))
+    write_file(folder / "index.json", json.dumps(index, indent=1).encode())
 
 
 def read_index(folder: Path) -> list[dict[str, Any]]:
-    """The descriptors that a layout lists; none where there is no index yet. Raises UsageError for a damaged one."""
+    """The descriptors in the index of a layout; none when it has no index. Raises UsageError for a damaged index."""
     if not (folder / "index.json").exists():
         return []
     try:
@@ -115,17 +120,17 @@ def _link(source: Path, target: Path) -> None:
         return
     except OSError:
         with source.open("rb") as file:
-            _write(target, iter(lambda: file.read(1 << 20), b""))
+            _write_chunks(target, iter(lambda: file.read(1 << 20), b""))
 
 
-def _write(target: Path, chunks: Iterator[bytes]) -> None:
+def _write_chunks(target: Path, chunks: Iterator[bytes]) -> None:
     descriptor, name = tempfile.mkstemp(prefix=".partial-", dir=target.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             for chunk in chunks:
                 file.write(chunk)
         Path(name).chmod(0o644)
-        shutil.move(name, target)
+        Path(name).replace(target)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from builder.attest.receipt import base_used, check_inputs, used_of
+from builder.attest.receipt import Used, base_used, check_inputs, used_of
 from builder.engine.base import Engine
 from builder.errors import InvalidError
 from builder.events import Listener
@@ -91,14 +91,15 @@ def assembled(store: Store, plan: Plan, *, base_checked: bool = False, offline: 
 def _record(plan: Plan, image: Image, records: dict[str, LayerRecord], store: Store) -> dict[str, object]:
     """The record of an image: its base, and the inputs of each layer by digest, from the receipts.
 
-    Raises PinError when a layer was made from other inputs than are locked for it. `used` is null for a layer without
-    a receipt.
+    Raises PinError when a layer was made from other inputs than are locked for it.
     """
     layers = []
     for layer in plan.layers:
         record = records.get(layer.id)
-        used = used_of(store.read(record.receipt)) if record is not None and record.receipt else None
-        if used is not None:
+        used: tuple[Used, ...] = ()
+        if record is not None:
+            assert record.receipt is not None
+            used = used_of(store.read(record.receipt))
             check_inputs(layer, used)
         layers.append(
             {
@@ -106,7 +107,7 @@ def _record(plan: Plan, image: Image, records: dict[str, LayerRecord], store: St
                 "key": layer.key,
                 "digest": record.digest if record is not None else None,
                 "inputs": {item.file: item.sha256 for item in layer.inputs},
-                "used": [asdict(item) for item in used] if used is not None else None,
+                "used": [asdict(item) for item in used],
             }
         )
     base = base_used(plan)

@@ -1,4 +1,4 @@
-"""Records: small JSON files of the store, which say what a layer key was built to and what an image was made of."""
+"""Records: small JSON files of the store, for the layer of each layer key and for images. Read, checked and written."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ def layer_data(key: str, record: LayerRecord) -> dict[str, Any]:
 
 
 def parse_layer(key: str, data: dict[str, Any] | None) -> LayerRecord | None:
-    """The layer record in plain data; None when it is absent, damaged or of another key."""
+    """The layer record in plain data; None when it is absent, damaged, of another key, or has no receipt."""
     if data is None or data.get("check") != _checksum(key, {k: v for k, v in data.items() if k != "check"}):
         return None
     try:
         values: dict[str, Any] = {item.name: data[item.name] for item in fields(LayerRecord)}
-        digests = {name: Digest(values[name]) for name in _DIGESTS if values[name] is not None}
+        digests = {name: Digest(values[name]) for name in _DIGESTS}
         return LayerRecord(**{**values, **digests})
     except (KeyError, TypeError, ValueError):
         return None
 
 
 def read_record(path: Path) -> dict[str, Any] | None:
-    """A JSON object; None when the file is absent, unreadable or damaged: a record can be made again."""
+    """A JSON object; None when the file is absent, unreadable or damaged: the next build writes it again."""
     try:
         data = read_json(path)
     except (OSError, ValueError):

@@ -142,14 +142,14 @@ class Store(Blobs):
         name = layer_name(key)
         self.claim(f"layers/{name}")
         record = parse_layer(key, read_record(self.root / "layers" / name))
-        if record is None:
+        if record is None or record.receipt is None:
             return None
         self.claim(record.digest)
         try:
             complete = self.blob(record.digest).stat().st_size == record.size and self.has(record.listing)
         except FileNotFoundError:
             return None
-        return record if complete and (record.receipt is None or self.has(record.receipt)) else None
+        return record if complete and self.has(record.receipt) else None
 
     def record_layer(self, key: str, record: LayerRecord) -> None:
         """Record what a layer key was built to. Raises EngineError."""

@@ -32,5 +32,6 @@ def record(store: Store, **more: Any) -> LayerRecord:
         "media_type": "x",
         "entries": 1,
         "listing": store.put(b"listing"),
+        "receipt": store.put(b"receipt"),
     }
     return LayerRecord(**{**values, **more})

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import io
-import json
 import os
-import tarfile
 import threading
 import uuid
 from functools import partial
@@ -14,16 +11,16 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from builder.errors import EngineError
+from builder.oci.dockerarchive import write_archive
 from builder.smoke.check import CheckNotRun
 from builder.smoke.cpu.runner import Command, native, registered
-from builder.smoke.image.layerstream import ZSTD, LayerStream
 from builder.smoke.image.opened import OpenedImage, blob_path
-from builder.versions import at_least
+from builder.store.blobs import chunks_of
 
 if TYPE_CHECKING:
     from builder.engine.daemon import DaemonContainer
 
-_ZSTD_SINCE = "23.0"
+_OLDEST = "23.0"
 """The first docker that loads layers compressed with zstd."""
 _NOT_STARTED = 127
 """The exit status of a container that docker does not start, as of a shell that finds no such command."""
@@ -95,17 +92,16 @@ class DockerRunner:
             self._daemon.close()
 
     def _load(self, image: OpenedImage) -> None:
-        # Newer daemons take zstd, and none is known to refuse it; but plain tars always work.
-        reason = "it has another image under this name afterwards"
-        for plain in (False, True) if at_least(self._version, _ZSTD_SINCE) else (True,):
-            try:
-                self._daemon.load(partial(_archive, image, self.tag, plain=plain))
-            except EngineError as error:
-                reason = _text(error)
-                continue
+        try:
+            self._daemon.load(partial(_write_archive, image, self.tag))
             if self._daemon.image_id(self.tag) in self._ids:
                 return
-        raise CheckNotRun(f"docker {self._version} does not load the image: {reason}")
+            reason = "it has another image under this name afterwards"
+        except EngineError as error:
+            reason = _text(error)
+        raise CheckNotRun(
+            f"docker {self._version} does not load the image: {reason} (docker {_OLDEST} or newer is needed)"
+        )
 
 
 class ContainerProcess:
@@ -181,42 +177,7 @@ def _text(error: EngineError) -> str:
     return f"{error.what}: {error.cause}" if error.cause else error.what
 
 
-def _archive(image: OpenedImage, tag: str, file: IO[bytes], *, plain: bool) -> None:
-    """Write what `docker load` takes: an OCI layout that is, by its manifest.json, docker's own format as well."""
+def _write_archive(image: OpenedImage, tag: str, file: IO[bytes]) -> None:
     layout = image.layers[0].path.parents[2]
-    digests = [image.digest, image.config_digest, *dict.fromkeys(b.digest for b in image.layers)]
-    names = {digest: digest.path for digest in digests}
-    size = blob_path(layout, image.digest).stat().st_size
-    media_type = image.manifest.get("mediaType", "application/vnd.oci.image.manifest.v1+json")
-    described = {
-        "mediaType": media_type,
-        "digest": image.digest,
-        "size": size,
-        "annotations": {"io.containerd.image.name": f"docker.io/library/{tag}"},
-    }
-    texts = {
-        "oci-layout": {"imageLayoutVersion": "1.0.0"},
-        "index.json": {"schemaVersion": 2, "manifests": [described]},
-        "manifest.json": [
-            {"Config": names[digests[1]], "RepoTags": [tag], "Layers": [names[b.digest] for b in image.layers]}
-        ],
-    }
-    with tarfile.open(fileobj=file, mode="w|") as archive:
-        for name, value in texts.items():
-            data = json.dumps(value).encode()
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
-        for digest, name in names.items():
-            path = blob_path(layout, digest)
-            member = tarfile.TarInfo(name)
-            member.size = path.stat().st_size
-            with path.open("rb") as blob:
-                if not (plain and blob.read(4) == ZSTD):
-                    blob.seek(0)
-                    archive.addfile(member, blob)
-                    continue
-            with LayerStream(path) as layer:
-                member.size = layer.stream.seek(1 << 62)
-            with LayerStream(path) as layer:
-                archive.addfile(member, layer.stream)
+    manifest, config = (blob_path(layout, digest).read_bytes() for digest in (image.digest, image.config_digest))
+    write_archive(file, tag, manifest, config, lambda layer: chunks_of(blob_path(layout, layer.digest)))

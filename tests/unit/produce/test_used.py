@@ -58,7 +58,7 @@ def test_the_receipt_of_each_layer_names_all_that_it_consumed(
         assert [item.digest for item in used if item.kind == "toolchain"] == [toolchain.digest] * layer.toolchain
     known = runner.store.image(plan.key)
     assert known is not None
-    assert [len(layer["used"] or ()) for layer in known["layers"]] == [2, 1, 2, 3, 0, 0, 0]
+    assert [len(layer["used"]) for layer in known["layers"]] == [2, 1, 2, 3, 0, 0, 0]
 
 
 @pytest.mark.parametrize("kind", ["inputs", "layers"])
