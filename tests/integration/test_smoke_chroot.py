@@ -21,6 +21,7 @@ from builder.smoke.image.opened import open_image
 from builder.smoke.image.unpack import unpack
 from builder.smoke.structure_file import structure_checks
 from tests.support.arm64 import arm64_program
+from tests.support.errors import fails
 from tests.support.images import Files, Member, folder, hard, layout, link, program
 from tests.support.programs import own_programs
 
@@ -48,7 +49,7 @@ def say(runner: ChrootRunner, script: str, **more: str) -> str:
     return done.output.strip()
 
 
-def test_the_environment_is_the_images(here: ChrootRunner) -> None:
+def test_the_environment_is_that_of_the_image(here: ChrootRunner) -> None:
     assert {"PATH=/usr/bin", "HOME=/root", "A=b c"} <= set(say(here, "env").splitlines())
     assert say(here, "hostname") == "smoke"
     assert (
@@ -91,7 +92,7 @@ def command_line(path: Path) -> bytes:
         return b""
 
 
-def test_nothing_outlives_its_time(here: ChrootRunner) -> None:
+def test_a_timeout_kills_every_process(here: ChrootRunner) -> None:
     start = time.monotonic()
     done = run(here, Command(["sh", "-c", "sleep 61.7 & sleep 61.7"]), 1)
     assert done.code is None
@@ -103,7 +104,7 @@ def test_nothing_outlives_its_time(here: ChrootRunner) -> None:
     raise AssertionError("a process outlived its namespace")
 
 
-def test_command_tests_of_others_run_here(here: ChrootRunner, tmp_path: Path) -> None:
+def test_commands_of_container_structure_test_run(here: ChrootRunner, tmp_path: Path) -> None:
     test = tmp_path / "structure.yaml"
     test.write_text(
         """
@@ -157,12 +158,12 @@ def test_unpacked_image(tmp_path: Path) -> None:
     assert unpack(image, tmp_path / "work") == root
 
 
-def test_an_image_that_does_not_fit_is_told_before_anything_is_written(small_disk: Path, tmp_path: Path) -> None:
-    # It compresses to a few bytes, and is twice as large as what is free.
+def test_an_image_larger_than_the_disk_is_refused_before_anything_is_written(small_disk: Path, tmp_path: Path) -> None:
+    # It compresses to a few bytes and needs twice the free space.
     image = layout(tmp_path / "image", [{"opt/big": bytes(2_000_000), "opt/same": hard("opt/big")}])
-    with pytest.raises(EngineError, match=r"needs 0\.00201 GB unpacked; 0\.00105 GB are free") as caught:
+    with fails(EngineError, "disk-space-short") as caught:
         unpack(open_image(image), small_disk)
-    assert "builder gc" in caught.value.next
+    assert caught.value.what == "the image needs 0.00201 GB unpacked; 0.00105 GB are free"
     assert list(small_disk.iterdir()) == []
     with pytest.raises(CheckNotRun, match="0\\.00105 GB are free"):
         ChrootRunner(open_image(image), small_disk)

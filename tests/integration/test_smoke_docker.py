@@ -1,4 +1,4 @@
-"""Images run by docker, where its daemon is."""
+"""The cpu tier's docker runner, against a real daemon."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def test_a_killed_command_leaves_no_container(docker: DockerRunner) -> None:
     start = time.monotonic()
     assert run(docker, Command(["sleep", "61"]), 3).code is None
     assert time.monotonic() - start < 30
-    said = subprocess.run(
+    listed = subprocess.run(
         ["docker", "ps", "-aq", "--filter", f"ancestor={docker.tag}"], capture_output=True, check=True
     )
-    assert not said.stdout.strip()
+    assert not listed.stdout.strip()
 
 
 def docker_param(docker: DockerRunner) -> str:

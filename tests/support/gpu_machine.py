@@ -81,8 +81,8 @@ class Recorded:
 class Machine:
     """Two docker daemons and what their containers do, and programs on the path that stand for ssh.
 
-    Files of `home` say what containers do: `probes.json` what each probe prints (or {"exit": code, "said": text}, or
-    "hang"), `server` the faults of the server, `program` what a program of the host prints.
+    Files of `home` set what containers do: `probes.json` what each probe prints (or {"exit": code, "stderr": text},
+    or "hang"), `server` the faults of the server, `program` what a program of the host prints.
     """
 
     def __init__(self, folder: Path, docker: DockerDaemon, peer: DockerDaemon) -> None:
@@ -143,7 +143,7 @@ class Machine:
         if answer is None:
             return 64
         if "exit" in answer:
-            container.print(answer["said"] + "\n", 2)
+            container.print(answer["stderr"] + "\n", 2)
             return int(answer["exit"])
         container.print(f"noise\n@builder-probe {json.dumps(answer)}\n")
         return 0

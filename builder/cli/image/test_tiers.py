@@ -71,7 +71,7 @@ def run_cpu_tier(subject: Subject, checks: Sequence[Check]) -> Report:
     """Run commands of the image without a GPU, in a folder of the store that the image is unpacked to."""
     store = open_store()
     store.claim("run")
-    return run_cpu(subject.layout, subject.image.digest, checks, folder=store.unpacked, tell=say)
+    return run_cpu(subject.layout, subject.image.digest, checks, folder=store.unpacked, progress=say)
 
 
 def run_gpu_tier(subject: Subject, checks: Sequence[Check], request: TestRequest) -> Report:
@@ -87,7 +87,7 @@ def run_gpu_tier(subject: Subject, checks: Sequence[Check], request: TestRequest
             next="push the image and name its reference, or builder build --load",
         )
     recipe, base = request.recipe.served(Project())
-    return run_gpu(subject.image.digest, checks, recipe, base, subject.gpu, options=request.gpu, tell=say)
+    return run_gpu(subject.image.digest, checks, recipe, base, subject.gpu, options=request.gpu, progress=say)
 
 
 def not_requested(subject: Subject, request: TestRequest) -> list[Result]:

@@ -42,6 +42,6 @@ for number, (name, code) in enumerate(jobs):
     text = os.pread(log, 50000, max(0, size - 50000)).decode("utf-8", "replace")
     os.close(log)
     say(end=name, ok=ok, output=text, seconds=round(time.monotonic() - start, 3))
-# Libraries with threads may hang or crash on the way out: what was to be known is known.
+# Libraries with threads may hang or crash on the way out: all results are reported.
 os._exit(0)
 """

@@ -31,7 +31,7 @@ def expected_log(check: Check, *, pattern: str, why: str) -> re.Pattern[str]:
     """Lines with this pattern are expected. why: the reason, 10 characters at least."""
     if len(why) < 10:
         raise InvalidError(
-            f"check {check.id} ({DECLARES}): why: say in 10 characters or more why the lines are expected",
+            f"check {check.id} ({DECLARES}): why: give a reason of 10 characters or more",
             id="check-reason-missing",
         )
     try:

@@ -30,12 +30,12 @@ def run_cpu(
     env: Mapping[str, str] | None = None,
     runner: Runner | None = None,
     only: str | None = None,
-    tell: Callable[[str], object] = lambda text: None,
+    progress: Callable[[str], object] = lambda text: None,
 ) -> Report:
     """Run the cpu checks among `checks` on one image.
 
     folder: for the unpacked image of a chroot, kept for the next run. env: added to the image's. runner: how to run
-    commands, by default the choice of `pick_runner`; only: the one runner to try. tell: gets progress messages.
+    commands, by default the choice of `pick_runner`; only: the one runner to try. progress: gets messages.
     Where this machine cannot run the image, every check is `not-run`, with the reason.
     Raises InvalidError for an unknown kind of check, for wrong arguments, and for an unreadable image.
     """
@@ -48,12 +48,12 @@ def run_cpu(
     if not executions:
         return report
     try:
-        tell("preparing the image to run")
+        progress("preparing the image to run")
         chosen = runner or pick_runner(image, folder, only)
     except CheckNotRun as reason:
         report.results = [check_result(check, "not-run", str(reason)) for check in asked]
         return report
-    session = Session(chosen, env or {}, tell)
+    session = Session(chosen, env or {}, progress)
     try:
         report.results = _run(session, executions)
         # The output of a failed check is in its own result.

@@ -46,10 +46,10 @@ class Process(Protocol):
         """The exit status, once it ended."""
 
     def wait(self) -> int:
-        """Wait for its end; gives the exit status."""
+        """Wait for its end; returns the exit status."""
 
     def kill(self) -> None:
-        """End it, and all that it started."""
+        """Kill it and its child processes."""
 
 
 class Runner(Protocol):
@@ -58,7 +58,7 @@ class Runner(Protocol):
     name: str
 
     def start(self, command: Command) -> Process:
-        """Start a command; its standard output and error are one pipe. Killing the process kills all it started."""
+        """Start a command; its standard output and error are one pipe. Killing the process kills its children."""
 
     def note(self) -> str:
         """How commands run, for the report."""

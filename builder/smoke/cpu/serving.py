@@ -15,7 +15,7 @@ import contextlib, dataclasses, importlib.util, io, typing
 def make_parser():
     """The parser of `vllm serve`."""
     import vllm.platforms
-    # Without a driver vLLM cannot tell its device, and the parser asks for nothing else of it.
+    # Without a driver vLLM cannot detect its device; the parser needs only the device type.
     if not vllm.platforms.current_platform.device_type:
         vllm.platforms.current_platform.device_type = "cuda"
     from vllm.utils.argparse_utils import FlexibleArgumentParser
@@ -27,17 +27,17 @@ def problems(argv, variables=(), made=[]):
     """What vLLM would refuse or ignore of the words after `vllm serve` and of these variables' names."""
     if not made:
         made.append(make_parser())
-    said, found = io.StringIO(), []
+    printed, found = io.StringIO(), []
     # vLLM looks for this word before anything else and hands the line to vllm-omni, whose parser is vLLM's with
     # options of its own; that one cannot be made without a GPU.
     words = [word for word in argv if word != "--omni"]
     if len(words) < len(argv) and importlib.util.find_spec("vllm_omni") is None:
         found.append("--omni needs vllm-omni")
     try:
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        with contextlib.redirect_stderr(printed), contextlib.redirect_stdout(printed):
             args = made[0].parse_args(words)
     except SystemExit:
-        return [line for line in said.getvalue().splitlines() if "error:" in line] or [said.getvalue()[-500:]]
+        return [line for line in printed.getvalue().splitlines() if "error:" in line] or [printed.getvalue()[-500:]]
     except Exception as error:
         # JSON of the right form with a value that a configuration does not know.
         return [f"{type(error).__name__}: {error}"]

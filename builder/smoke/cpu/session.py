@@ -21,15 +21,15 @@ _START = 300.0
 class Session:
     """Executes checks with one runner. logs: the output of each check that is not quiet, by check id."""
 
-    def __init__(self, runner: Runner, env: Mapping[str, str], tell: Callable[[str], object]) -> None:
+    def __init__(self, runner: Runner, env: Mapping[str, str], progress: Callable[[str], object]) -> None:
         self.logs: dict[str, str] = {}
         self._runner = runner
         self._env = env
-        self._tell = tell
+        self._progress = progress
 
     def command(self, execution: Execution) -> Result:
         """Run one command. Raises CheckNotRun when the runner cannot."""
-        self._tell(execution.check.id)
+        self._progress(execution.check.id)
         variables = {**self._env, **dict(execution.env)}
         judge_streams = execution.judge_streams
         if judge_streams is None:
@@ -51,7 +51,7 @@ class Session:
         """
         results: list[Result] = []
         while len(results) < len(executions):
-            # Each interpreter gives one result at least, if only a failure.
+            # Each interpreter produces at least one result, even if it is a failure.
             results += self._interpreter(executions[len(results) :])
         return results
 
@@ -71,7 +71,7 @@ class Session:
             event = ast.literal_eval(text[len(mark) :])
             current = executions[len(results)]
             if "begin" in event:
-                self._tell(current.check.id)
+                self._progress(current.check.id)
                 begun = time.monotonic()
                 deadline = begun + current.timeout
             else:

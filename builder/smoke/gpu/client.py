@@ -51,7 +51,7 @@ class Client:
         try:
             return answer.json()
         except ValueError as error:
-            raise CheckFailed(f"{path} answers no JSON: {answer.text[:200]!r}") from error
+            raise CheckFailed(f"{path} does not answer with JSON: {answer.text[:200]!r}") from error
 
     def chat(self, text: str, **more: Any) -> dict[str, Any]:
         """One chat completion: its first choice. Raises CheckFailed."""
@@ -62,9 +62,9 @@ class Client:
         except requests.RequestException as error:
             raise CheckFailed(f"{path}: {_why(error, self.patience)}") from error
         except (ValueError, LookupError, TypeError) as error:
-            raise CheckFailed(f"{path} answers something else than a completion: {answer.text[:200]!r}") from error
+            raise CheckFailed(f"{path} does not answer with a completion: {answer.text[:200]!r}") from error
         if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
-            raise CheckFailed(f"{path} answers a choice without a message: {answer.text[:200]!r}")
+            raise CheckFailed(f"{path} answers with a choice that has no message: {answer.text[:200]!r}")
         return choice
 
     def stream(self, text: str, **more: Any) -> Stream:
@@ -109,7 +109,7 @@ def _take(found: Stream, data: dict[str, Any] | None) -> None:
         found.done = True
         return
     if "error" in data:
-        raise CheckFailed(f"the stream says: {str(data['error'])[:300]}")
+        raise CheckFailed(f"the stream has an error: {str(data['error'])[:300]}")
     found.usage = data.get("usage") or found.usage
     for choice in data.get("choices") or ():
         delta = choice.get("delta") or {}

@@ -23,12 +23,12 @@ _NOT_STARTED = 125
 
 
 @dataclass(frozen=True)
-class Done:
-    """How a container ended. code: None when it ran out of time. out: standard output; said: standard error."""
+class CompletedContainer:
+    """A container that ended. code: its exit status; None after a timeout."""
 
     code: int | None
-    out: str
-    said: str = ""
+    stdout: str
+    stderr: str = ""
 
 
 class Docker:
@@ -59,7 +59,7 @@ class Docker:
         with _unable():
             return self._daemon.image_id(image)
 
-    def run(self, container: Container, timeout: float) -> Done:
+    def run(self, container: Container, timeout: float) -> CompletedContainer:
         """Run a container to its end and remove it, whatever happens. Raises CheckNotRun when the daemon is gone."""
         named = unique(container)
         self._active.add(named.name)
@@ -67,10 +67,10 @@ class Docker:
             made = self._create(named)
             made.start()
             code = made.wait(timeout)
-            return Done(code, made.log(stderr=False), made.log(stdout=False))
+            return CompletedContainer(code, made.log(stderr=False), made.log(stdout=False))
         except EngineError as error:
             if error.id == "docker-refused":
-                return Done(_NOT_STARTED, "", error.cause)
+                return CompletedContainer(_NOT_STARTED, "", error.cause)
             raise CheckNotRun(_text(error)) from error
         finally:
             self.remove(named.name)
@@ -96,7 +96,7 @@ class Docker:
             self.remove(named.name)
 
     def remove(self, name: str) -> None:
-        """Remove a container, running or not; that there is none is no error."""
+        """Remove a container, running or not, if it exists."""
         with contextlib.suppress(CheckNotRun, EngineError):
             self._daemon.remove(name)
 
@@ -115,7 +115,7 @@ class Running:
     container: DaemonContainer
 
     def log(self) -> str:
-        """All it printed so far. Raises CheckNotRun when docker does not know the container."""
+        """Its output so far. Raises CheckNotRun when docker does not know the container."""
         with _unable():
             return self.container.log()
 
@@ -131,7 +131,7 @@ class Running:
 
 
 def unique(container: Container) -> Container:
-    """The container under a name that no other has."""
+    """The container under a unique name."""
     return replace(container, name=f"builder-test-{container.name}-{uuid.uuid4().hex[:8]}")
 
 
@@ -148,5 +148,5 @@ def _text(error: EngineError) -> str:
 
 
 def _host(address: str) -> str:
-    """An address as it stands in a URL."""
+    """An address in the form of a URL: IPv6 in brackets."""
     return f"[{address}]" if ":" in address else address

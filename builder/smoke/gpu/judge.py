@@ -33,18 +33,18 @@ def triton(found: Mapping[str, Any], *, arch: str) -> str:
         raise CheckFailed(f"{text}: compiled for {found['target']}, not {arch}")
     # Products of bfloat16 numbers summed in float32: 2^-24 times a few.
     if not (error := _number(found["rms"])) <= 1e-4:
-        raise CheckFailed(f"{text}: {arch} gives wrong numbers, off by {error:.2g} (at most 1e-4)")
+        raise CheckFailed(f"{text}: {arch} computes wrong numbers, off by {error:.2g} (at most 1e-4)")
     return f"{text}: {arch}, off by {error:.1g}"
 
 
 def marlin(found: Mapping[str, Any], *, atomic: bool) -> str:
-    """Every launch is near the reference, and where the kernel adds in a fixed order all launches are alike.
+    """Every launch is near the reference, and a kernel that adds in a fixed order gives equal results in all launches.
 
-    atomic: the kernel may sum in any order, if VLLM_MARLIN_USE_ATOMIC_ADD says so.
+    atomic: the kernel may sum in any order, if VLLM_MARLIN_USE_ATOMIC_ADD is 1.
     """
     limit, cases = found["tolerance"], found["cases"]
     if len({case["seed"] for case in cases}) < 2:
-        raise CheckFailed(f"the probe looked at {len(cases)} cases of one seed; two were asked for")
+        raise CheckFailed(f"the probe has {len(cases)} cases of one seed; two seeds are required")
     rms, worst = (_largest([case[name] for case in cases]) for name in ("rms", "worst"))
     launches = sum(case["launches"] for case in cases)
     if min(case["launches"] for case in cases) < 2:
@@ -78,13 +78,13 @@ def all_reduce(
                 raise CheckFailed(
                     f"{where}the {name} over {each['size']} ranks is off by {error} (at most {limit:.1g})"
                 )
-        said = {path: nccl_version(number) for path, number in each["mapped"].items()}
-        text = ", ".join(f"{path} ({number})" for path, number in said.items()) or "none"
-        if not said:
+        versions = {path: nccl_version(number) for path, number in each["mapped"].items()}
+        text = ", ".join(f"{path} ({number})" for path, number in versions.items()) or "none"
+        if not versions:
             raise CheckFailed(f"{where}no libnccl is in memory: NCCL did not compute this")
-        if under and (len(said) != 1 or not next(iter(said)).startswith(under.rstrip("/") + "/")):
+        if under and (len(versions) != 1 or not next(iter(versions)).startswith(under.rstrip("/") + "/")):
             raise CheckFailed(f"{where}libnccl in memory: {text}; expected one below {under}")
-        if version and not all(same_nccl(number, version) for number in said.values()):
+        if version and not all(same_nccl(number, version) for number in versions.values()):
             raise CheckFailed(f"{where}libnccl in memory: {text}; expected version {version}")
     first = found[0]
     rate = -_largest([-_number(each["bus_gb_s"]) for each in found])
@@ -97,7 +97,7 @@ def all_reduce(
 
 
 def network(log: Sequence[str], *, transport: str, interface: str, devices: Sequence[str]) -> str:
-    """NCCL's log says that it uses the direct link. transport: roce or socket; devices: the link's RDMA devices."""
+    """NCCL's log shows that it uses the direct link. transport: roce or socket; devices: the link's RDMA devices."""
     used = [line for line in log if "Using network" in line or "NET/IB : Using" in line or "NET/Socket : Using" in line]
     text = "; ".join(line.partition("NCCL INFO ")[2] or line for line in used) or "its log names none"
     kind = {"roce": "IB", "socket": "Socket"}[transport]
@@ -115,7 +115,7 @@ def nccl_tests(output: str) -> str:
     """all_reduce_perf of nccl-tests with -c 1: no element was wrong."""
     if not (bounds := [line for line in output.splitlines() if "Out of bounds values" in line]):
         tail = " | ".join(output.strip().splitlines()[-2:])[-400:]
-        raise CheckFailed(f"all_reduce_perf gives no result: {tail or 'it prints nothing'}")
+        raise CheckFailed(f"all_reduce_perf prints no result: {tail or 'no output'}")
     rows = [line.split() for line in output.splitlines() if line.strip()[:1].isdigit()]
     wrong = [row for row in rows if len(row) >= 13 and (row[8] not in ("0", "N/A") or row[12] not in ("0", "N/A"))]
     checked = [row for row in rows if len(row) >= 13 and row[8] != "N/A"]

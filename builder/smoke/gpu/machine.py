@@ -128,11 +128,11 @@ class Machine:
         )
         done = self.docker.run(made, timeout)
         if done.code != 0:
-            said = " | ".join((done.said.strip() or done.out.strip()).splitlines()[-2:])[-400:]
+            tail = " | ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-2:])[-400:]
             raise CheckFailed(
-                f"{path} {'did not end in time' if done.code is None else f'ended with {done.code}'}: {said}"
+                f"{path} {'did not end in time' if done.code is None else f'ended with {done.code}'}: {tail}"
             )
-        return done.out
+        return done.stdout
 
     def link(self) -> gpu_peer.Link:
         """The direct link. Raises CheckNotRun without a peer."""

@@ -69,8 +69,8 @@ def find_link(host: Host, peer: str, *, interface: str | None = None, hca: str |
     other = Peer(peer)
     hello = other.run("true")
     if hello is None or hello.code:
-        said = hello.text.strip().splitlines()[-1:] if hello else []
-        raise CheckNotRun(f"ssh {peer} does not work without a password: {said[0] if said else 'no answer'}")
+        last = hello.text.strip().splitlines()[-1:] if hello else []
+        raise CheckNotRun(f"ssh {peer} does not work without a password: {last[0] if last else 'no answer'}")
     return Link(here, _end(other, here.address))
 
 

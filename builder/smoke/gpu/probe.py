@@ -14,7 +14,7 @@ from typing import Any
 from builder.serve.spec import Container
 from builder.smoke import probes
 from builder.smoke.check import CheckFailed, CheckNotRun
-from builder.smoke.gpu.docker import Docker, Done
+from builder.smoke.gpu.docker import CompletedContainer, Docker
 from builder.smoke.probes.say import MARK
 
 _BOOT = """
@@ -60,11 +60,11 @@ def ask(docker: Docker, container: Container, timeout: float) -> dict[str, Any]:
     return read(docker.run(container, timeout), timeout)
 
 
-def read(done: Done, timeout: float) -> dict[str, Any]:
+def read(done: CompletedContainer, timeout: float) -> dict[str, Any]:
     """The result in a probe's output. Raises CheckFailed, and CheckNotRun when the probe reports nothing to probe."""
-    lines = [line for line in done.out.splitlines() if line.startswith(MARK)]
+    lines = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
     if not lines:
-        tail = " | ".join((done.said.strip() or done.out.strip()).splitlines()[-3:])[-600:]
+        tail = " | ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-3:])[-600:]
         how = f"did not end within {timeout:g} s" if done.code is None else f"ended with {done.code} and no result"
         raise CheckFailed(f"the probe {how}" + (f": {tail}" if tail else ""))
     try:

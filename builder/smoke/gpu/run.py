@@ -31,7 +31,7 @@ from builder.smoke.gpu.server import Serving, started, wait
 from builder.smoke.gpu.small import small
 from builder.smoke.report import Report, Result
 
-Tell = Callable[[str], object]
+Progress = Callable[[str], object]
 Bound = tuple[Check, Callable[[Any], str | CheckPassed]]
 """A check and its function, with its arguments bound."""
 
@@ -48,12 +48,12 @@ def run_gpu(
     *,
     options: Options | None = None,
     host: Host | None = None,
-    tell: Tell = lambda text: None,
+    progress: Progress = lambda text: None,
 ) -> Report:
     """Run the gpu checks among `checks`, and those of every image, on this machine.
 
     On a machine without a GB10 or without docker, every check is `not-run`, with the reason. Containers have unique
-    names and are always removed. tell: gets progress messages.
+    names and are always removed. progress: gets messages.
     Raises InvalidError for an unknown kind of check and for wrong arguments.
     """
     options, host = options or Options(), host or ThisHost()
@@ -69,12 +69,14 @@ def run_gpu(
     try:
         spark = require_spark(host)
         version = machine.docker.ready()
-        _ensure_image(image, machine.docker, tell)
+        _ensure_image(image, machine.docker, progress)
     except CheckNotRun as reason:
         report.results = [check_result(check, "not-run", str(reason)) for check, _ in jobs]
         return report
-    found = {id(check): _run((check, run), machine, tell) for check, run in jobs if _needs(check).subject != "server"}
-    found |= _serve(machine, [job for job in jobs if _needs(job[0]).subject == "server"], tell)
+    found = {
+        id(check): _run((check, run), machine, progress) for check, run in jobs if _needs(check).subject != "server"
+    }
+    found |= _serve(machine, [job for job in jobs if _needs(job[0]).subject == "server"], progress)
     report.results = [found[id(check)] for check, _ in jobs]
     report.notes.append(f"run on {spark}, docker {version}, as {image.name}; served: {served.model.id}")
     return report
@@ -97,10 +99,10 @@ def _asked(checks: Sequence[Check], options: Options) -> list[Check]:
     return [check for check in asked.values() if not options.only or check.id in options.only]
 
 
-def _ensure_image(image: GpuImage, docker: Docker, tell: Tell) -> None:
+def _ensure_image(image: GpuImage, docker: Docker, progress: Progress) -> None:
     """Make sure that docker has exactly this image. Raises CheckNotRun."""
     if docker.identity(image.name) not in image.ids:
-        tell(f"loading {image.name} into docker")
+        progress(f"loading {image.name} into docker")
         try:
             image.load()
         except BuilderError as error:
@@ -112,7 +114,7 @@ def _ensure_image(image: GpuImage, docker: Docker, tell: Tell) -> None:
             raise CheckNotRun(f"docker has {found or 'nothing'} under the name {image.name}, not this image")
 
 
-def _serve(machine: Machine, jobs: Sequence[Bound], tell: Tell) -> dict[int, Result]:
+def _serve(machine: Machine, jobs: Sequence[Bound], progress: Progress) -> dict[int, Result]:
     """Start one server and run the server checks on it, in the order of their kinds."""
     found: dict[int, Result] = {}
     if not jobs:
@@ -121,12 +123,12 @@ def _serve(machine: Machine, jobs: Sequence[Bound], tell: Tell) -> dict[int, Res
     jobs = sorted(jobs, key=lambda job: order.index(job[0].kind))
     begin = time.monotonic()
     try:
-        tell(f"starting a server of {machine.served.model.id}")
+        progress(f"starting a server of {machine.served.model.id}")
         with started(machine) as serving:
             wait(serving, machine.options.start)
             serving.seconds["start"] = time.monotonic() - begin
             for check, run in jobs:
-                found[id(check)] = _run((check, run), serving, tell)
+                found[id(check)] = _run((check, run), serving, progress)
     except (CheckFailed, CheckNotRun) as reason:
         seconds = time.monotonic() - begin
         why = "the server did not come up" if isinstance(reason, CheckFailed) else str(reason)
@@ -153,9 +155,9 @@ def always_there() -> set[str]:
     return {check.id for check in defaults()} | {"nccl-tests", "nccl-two-nodes"}
 
 
-def _run(bound: Bound, subject: Machine | Serving, tell: Tell) -> Result:
+def _run(bound: Bound, subject: Machine | Serving, progress: Progress) -> Result:
     check, function = bound
-    tell(check.id)
+    progress(check.id)
 
     def run() -> str | CheckPassed:
         try:

@@ -60,12 +60,12 @@ def models(serving: Serving) -> str:
     try:
         listed = {str(item["id"]): item.get("max_model_len") for item in found["data"]}
     except (LookupError, TypeError, AttributeError) as error:
-        raise CheckFailed(f"/v1/models answers something else than a list: {str(found)[:200]}") from error
+        raise CheckFailed(f"/v1/models does not answer with a list: {str(found)[:200]}") from error
     if serving.client.model not in listed:
         raise CheckFailed(f"/v1/models has {', '.join(listed) or 'none'}, not {serving.client.model}")
     length, asked = listed[serving.client.model], serving.recipe.serve.flags.get("max-model-len")
     if length is not None and isinstance(asked, int) and length != asked:
-        raise CheckFailed(f"{serving.client.model} has a length of {length}, its command says {asked}")
+        raise CheckFailed(f"{serving.client.model} has a length of {length}, its command sets {asked}")
     return f"{serving.client.model}, length {length}"
 
 

@@ -112,7 +112,7 @@ class HashingStream(io.RawIOBase):
 class LayerStream:
     """A layer blob (tar, plain or compressed with gzip or zstd) read once, front to back.
 
-    Iterating gives tarfile's members; `copy` and `head` read the content of the current member.
+    Iterating yields tarfile's members; `copy` and `head` read the content of the current member.
     """
 
     def __init__(self, source: Path | BinaryIO, where: str = "") -> None:

@@ -68,8 +68,8 @@ class OpenedImage:
         lines = [line for line in self.config.get("history") or () if not line.get("empty_layer")]
         if len(lines) != len(self.layers):
             return ("",) * len(self.layers)
-        said = [str(line.get("created_by") or "") for line in lines]
-        return tuple(text.removeprefix("builder: ") if text.startswith("builder: ") else "" for text in said)
+        texts = [str(line.get("created_by") or "") for line in lines]
+        return tuple(text.removeprefix("builder: ") if text.startswith("builder: ") else "" for text in texts)
 
     @property
     def env(self) -> dict[str, str]:
@@ -80,9 +80,9 @@ class OpenedImage:
 def open_image(layout: Path, digest: Digest | None = None) -> OpenedImage:
     """Read an image's manifest and configuration.
 
-    digest: of a manifest or an index; None: the only image in the layout's index.json. An index gives its linux/arm64
-    image. Raises UsageError when the folder is not a layout, InvalidError when there is no such image or a blob is
-    damaged.
+    digest: of a manifest or an index; None: the only image in the layout's index.json. Of an index, the linux/arm64
+    image is opened. Raises UsageError when the folder is not a layout, InvalidError when there is no such image or
+    a blob is damaged.
     """
     if not (layout / "index.json").exists() and digest is None:
         raise UsageError(

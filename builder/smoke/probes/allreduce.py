@@ -1,6 +1,6 @@
 """The probe `allreduce`: NCCL through torch, its error, the mapped library, the network and the bandwidth.
 
-Rank, size and the first node's address come as torchrun gives them: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
+Rank, size and the first node's address come from the variables of torchrun: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The weights are made as a checkpoint holds them and go through the functions by 
 so that layouts and scales are tested with the kernel. Names and places as in vLLM 0.20.0 and 0.23.0; another version
 that lacks one is not probed. Launches follow each other without waiting: kernels that share a workspace race here if
 they race at all. Linear layers have fewer than 2048 outputs and at least 2048 inputs, where vLLM sums with atomic
-additions when VLLM_MARLIN_USE_ATOMIC_ADD says so.
+additions when VLLM_MARLIN_USE_ATOMIC_ADD is 1.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The kernel of `triton_jit`: Triton reads its source from this file."""
-# Triton gives the parameters their types; annotations would mean something else to it.
+# Triton infers the types of parameters, and reads annotations in a meaning of its own.
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
 
 import triton

@@ -1,4 +1,4 @@
-"""Results beside an image, and the page."""
+"""Stored results of an image, and the HTML page."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_details_are_kept(tmp_path: Path) -> None:
     assert found is not None and found.results[0].details == detail
 
 
-def test_none_and_damaged(tmp_path: Path) -> None:
+def test_missing_and_damaged_results(tmp_path: Path) -> None:
     assert read_results(tmp_path, DIGEST) is None
     path = keep_results(Report(DIGEST, [result("a", "cpu")]), tmp_path)
     for text in ("{", '{"results": 5}', json.dumps({**json.loads(path.read_text()), "digest": "sha256:b"})):
@@ -51,7 +51,7 @@ def test_none_and_damaged(tmp_path: Path) -> None:
             read_results(tmp_path, DIGEST)
 
 
-def test_where(tmp_path: Path) -> None:
+def test_the_place_of_results(tmp_path: Path) -> None:
     assert results_folder(layout(tmp_path / "image", [{"a": b""}])) == tmp_path / "image.results"
     assert results_folder(tmp_path) == tmp_path / "results"
 

@@ -122,10 +122,10 @@ FAIL: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("test", "says"), FAIL, ids=str)
-def test_fails(tmp_path: Path, test: dict[str, Any], says: str) -> None:
+@pytest.mark.parametrize(("test", "expected"), FAIL, ids=str)
+def test_fails(tmp_path: Path, test: dict[str, Any], expected: str) -> None:
     (result,) = run(tmp_path, test).results
-    assert (result.status, says in result.message) == ("fail", True), result.message
+    assert (result.status, expected in result.message) == ("fail", True), result.message
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -146,11 +146,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("test", "says"), REFUSED, ids=str)
-def test_another_format_or_an_unsupported_feature_is_an_error(tmp_path: Path, test: dict[str, Any], says: str) -> None:
+@pytest.mark.parametrize(("test", "expected"), REFUSED, ids=str)
+def test_other_formats_and_unsupported_features_are_errors(tmp_path: Path, test: dict[str, Any], expected: str) -> None:
     with pytest.raises(InvalidError) as caught:
         run(tmp_path, test)
-    assert says in str(caught.value)
+    assert expected in str(caught.value)
     assert "test.yaml" in str(caught.value)
 
 
@@ -203,6 +203,6 @@ def test_commands_become_checks_of_the_cpu_tier(tmp_path: Path, monkeypatch: pyt
         ("a|b$", "xb", "xc"),
     ],
 )
-def test_patterns_mean_what_they_mean_in_go(text: str, matches: str, not_matches: str) -> None:
+def test_patterns_have_the_syntax_of_go(text: str, matches: str, not_matches: str) -> None:
     assert pattern(text).search(matches)
     assert not pattern(text).search(not_matches)

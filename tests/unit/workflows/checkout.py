@@ -1,4 +1,4 @@
-"""The scripts of the workflows, in a checkout whose `builder` only pretends."""
+"""A checkout with the scripts of the workflows and a fake `builder`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from builder.digest import Digest
 from tests.support.project import ROOT, write_files
 
 DIGEST = Digest("sha256:" + "d" * 64)
-# A `builder` that writes its arguments down and answers from ANSWERS, by the whole command or its name.
+# A `builder` that logs its arguments and answers from ANSWERS, by the whole command or its name.
 FAKE = """
 import json, os, sys
 from pathlib import Path
@@ -31,7 +31,7 @@ sys.exit(answer.get("code", 0))
 
 
 class Checkout:
-    """A copy of the scripts beside a `builder` that only pretends."""
+    """A copy of the scripts beside a fake `builder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -59,7 +59,7 @@ class Checkout:
         )
 
     def program(self, name: str, text: str = "") -> None:
-        """A program on the path that writes its arguments down."""
+        """A program on the path that logs its arguments."""
         path = self.folder / "bin" / name
         write_files(self.folder, {f"bin/{name}": f'#!/bin/sh\necho "{name} $*" >>"$LOG"\n{text}\n'})
         path.chmod(0o755)

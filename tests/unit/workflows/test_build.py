@@ -59,7 +59,7 @@ class TestBuild:
         assert done.returncode == code
         assert not (checkout.folder / "results/tiny.json").exists()
 
-    def test_the_summary_has_the_table_of_what_failed(self, checkout: Checkout) -> None:
+    def test_the_summary_has_the_table_of_failures(self, checkout: Checkout) -> None:
         summary = checkout.folder / "summary"
         failing = answers(test={"code": 7, "out": "nccl-chosen static fail"})
         done = checkout.run("scripts/ci/build", answers=failing, RECIPE="tiny", GITHUB_STEP_SUMMARY=str(summary))
@@ -80,7 +80,7 @@ class TestBuild:
 
 
 class TestGpuJob:
-    """The step of the gpu job in publish.yml, run as it stands there."""
+    """The step of the gpu job in publish.yml, run with its own text."""
 
     def step(self) -> dict[str, Any]:
         import yaml
@@ -107,7 +107,7 @@ class TestGpuJob:
         "inputs.serve": "small",
     }
 
-    def test_runs_the_tier_on_the_very_image_and_requires_every_check(self, checkout: Checkout) -> None:
+    def test_runs_the_tier_on_the_published_image_and_requires_every_check(self, checkout: Checkout) -> None:
         done = self.run(checkout, self.IMAGE)
         assert done.returncode == 0, done.stderr
         *before, test = checkout.logged()
@@ -130,7 +130,7 @@ class TestGpuJob:
         assert done.returncode == 8
         assert not [line for line in checkout.logged() if line.startswith("test")]
 
-    def test_what_fails_or_was_not_run_fails_the_job(self, checkout: Checkout) -> None:
+    def test_failed_and_not_run_checks_fail_the_job(self, checkout: Checkout) -> None:
         done = self.run(checkout, self.IMAGE, test={"code": 7, "out": "device not run"})
         assert done.returncode == 7
         assert not (checkout.folder / "results/tiny.json").exists()

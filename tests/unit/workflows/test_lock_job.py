@@ -1,4 +1,4 @@
-"""The weekly job that resolves the lock anew."""
+"""The weekly job that updates the lock and proposes the changes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class TestLock:
         pinned: Any = (),
         tools: Mapping[str, Any] | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """changes, failed: of the update. pinned: bases without a pin before; another one fails. tools: as answers."""
+        """changes, failed: of the update. pinned: bases that get their first pin. tools: the answer of tools.py."""
         update = {"changes": [*changes], "failed": [*failed]}
         bases = {"changes": [*pinned], "failed": [*self.FAILED]}
         answers = {
@@ -93,7 +93,7 @@ class TestLock:
             "recipes/locks/tools.json",
         ]
 
-    def test_the_tools_are_proposed_even_when_nothing_else_could_be_resolved(self, project: Checkout) -> None:
+    def test_tools_are_proposed_when_nothing_else_can_be_resolved(self, project: Checkout) -> None:
         names = ("scripts/requirements.txt", "scripts/dev-requirements.txt")
         write_files(project.folder, dict.fromkeys(names, "a==1\n"))
         git(project.folder, "add", ".")
@@ -114,13 +114,13 @@ class TestLock:
         assert self.lock(project, {}).returncode == 0
         assert project.outputs() == {"changed": "false"}
 
-    def test_what_can_be_resolved_is_proposed_and_the_rest_is_told(self, project: Checkout) -> None:
+    def test_changes_are_proposed_and_failures_are_listed(self, project: Checkout) -> None:
         done = self.lock(project, {"recipes/locks/tools.json": "new\n"}, self.CHANGES, self.FAILED)
         assert done.returncode == 0, done.stderr
         assert project.outputs() == {"changed": "true"}
         assert "| lost | no \\| connection |" in (project.folder / "results/table.md").read_text("utf-8")
 
-    def test_however_much_changes_it_fits_into_a_pull_request(self, project: Checkout) -> None:
+    def test_any_number_of_changes_fits_into_a_pull_request(self, project: Checkout) -> None:
         change = {"kind": "base", "name": "ngc", "item": "manifest", "old": DIGEST, "new": DIGEST}
         failed = [{**self.FAILED[0], "name": f"lost-{number}", "what": "no\n" * 200} for number in range(40)]
         done = self.lock(project, {"recipes/locks/tools.json": "new\n"}, [change] * 300, failed)
@@ -132,7 +132,7 @@ class TestLock:
         count = sum(line.startswith("| ngc |") for line in written.splitlines())
         assert f"… and {300 - count} more." in written
 
-    def test_tools_that_cannot_be_resolved_are_in_the_table_and_give_the_exit_code(self, project: Checkout) -> None:
+    def test_tools_that_cannot_be_resolved_are_listed_and_set_the_exit_code(self, project: Checkout) -> None:
         failed = [{"kind": "tools", "name": "tools", "what": "uv cannot resolve"}]
         done = self.lock(project, {}, tools={"out": json.dumps({"changes": [], "failed": failed}), "code": 4})
         assert done.returncode == 4

@@ -1,4 +1,4 @@
-"""Which images a run builds."""
+"""The build matrix: the images that a workflow run builds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ builder.project.search_path = lambda: (Path(os.environ["BUILDER_PROJECT"]),)
 
 
 class TestChanges:
-    """Which comparison each event asks for."""
+    """The comparison for each event."""
 
     @pytest.fixture
     def asked(self, checkout: Checkout) -> Checkout:
@@ -50,7 +50,7 @@ class TestChanges:
         assert (done.stdout.strip(), done.returncode) == (expected, 0)
 
     @pytest.mark.parametrize("published", ["", "0" * 40, "HEAD"])
-    def test_a_push_is_compared_with_what_was_published(self, asked: Checkout, published: str) -> None:
+    def test_a_push_is_compared_with_the_last_published_commit(self, asked: Checkout, published: str) -> None:
         head = git(asked.folder, "rev-parse", "HEAD")
         commit = head if published == "HEAD" else published
         asked.program("gh", f"echo {commit}")

@@ -1,4 +1,4 @@
-"""What was built elsewhere is compared, and what was pushed is tagged."""
+"""Comparing the images of several machines, and tagging pushed images."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class TestRegistry:
         )
 
     def images(self, folder: Path) -> str:
-        """What `compare` gives to the job that writes tags."""
+        """The output of `compare` for the job that writes tags."""
         output = folder / "output"
         done = self.run("compare", str(folder), GITHUB_OUTPUT=str(output))
         assert done.returncode == 0, done.stderr
@@ -124,7 +124,7 @@ class TestRegistry:
         done = self.run("compare", str(tmp_path))
         assert (done.returncode, "2 built by 2 plans | **differ**" in done.stderr) == (8, True)
 
-    def test_one_alone_is_not_called_equal(self, tmp_path: Path) -> None:
+    def test_a_single_image_is_not_called_equal(self, tmp_path: Path) -> None:
         self.record(tmp_path, "one")
         done = self.run("compare", str(tmp_path))
         assert (done.returncode, "1 built | alone, not compared" in done.stderr) == (0, True)
@@ -139,7 +139,7 @@ class TestRegistry:
         held[f"team/one/manifests/plan-{'a' * 16}"] = self.MANIFEST + b"\n"
         assert self.run("compare", str(tmp_path), *published).returncode == 8
 
-    def test_a_registry_that_does_not_say(self, registry: str, tmp_path: Path) -> None:
+    def test_a_registry_that_does_not_answer(self, registry: str, tmp_path: Path) -> None:
         self.record(tmp_path, "one")
         assert self.run("compare", str(tmp_path), "--published", f"{registry}/secret").returncode == 6
 

@@ -1,4 +1,4 @@
-"""The scripts of the workflows, run here as they run there: with tools that only say that they were called."""
+"""The scripts of the workflows: the tools that they call, with fake tools that record their calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.unit.workflows.checkout import Checkout
 
 
 class TestTools:
-    """What the scripts run, with tools that only say that they were called."""
+    """The tools that each script calls, recorded by fakes."""
 
     def test_lint(self, checkout: Checkout) -> None:
         for name in ("ruff", "mypy", "lint-imports", "python", "zizmor", "actionlint"):
@@ -34,7 +34,7 @@ class TestTools:
         assert ran == ["ruff", "ruff", "mypy", "lint-imports", "python", "actionlint", "zizmor", "python"]
         assert checkout.logged()[-1].endswith("tests/unit -m not network -x")
 
-    def test_a_program_that_does_not_exist(self, checkout: Checkout) -> None:
+    def test_an_unknown_program_is_an_error(self, checkout: Checkout) -> None:
         done = checkout.run("scripts/ci/run", "nothing")
         assert done.returncode == 1
         assert "needs the name of a program" in done.stderr

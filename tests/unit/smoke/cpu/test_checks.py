@@ -26,7 +26,7 @@ from tests.support.images import layout
 
 
 class LocalRunner:
-    """Runs commands here. `started` remembers them."""
+    """Runs commands on this machine, and records them in `started`."""
 
     name = "local"
 
@@ -65,7 +65,7 @@ def states(report: Report) -> list[str]:
 
 def test_python_checks_share_an_interpreter_and_commands_do_not(tmp_path: Path) -> None:
     runner = LocalRunner()
-    told: list[str] = []
+    progress: list[str] = []
     report = go(
         tmp_path,
         check("one", "python", code="import os; print(os.getpid())"),
@@ -74,7 +74,7 @@ def test_python_checks_share_an_interpreter_and_commands_do_not(tmp_path: Path) 
         check("alone", "python", code="import os; print(os.getpid())", alone=True),
         check("other-env", "python", code="import os; print(os.environ['X'])", env={"X": "5"}, output="5"),
         runner=runner,
-        tell=told.append,
+        progress=progress.append,
     )
     assert states(report) == ["pass"] * 5
     one, two, three, alone, *_ = report.results
@@ -83,10 +83,10 @@ def test_python_checks_share_an_interpreter_and_commands_do_not(tmp_path: Path) 
     assert [result.id for result in report.results] == ["one", "two", "three", "alone", "other-env", "log"]
     assert len(runner.started) == 4
     assert report.notes == ["run here"]
-    assert "three" in told
+    assert "three" in progress
 
 
-def test_what_python_prints_is_judged(tmp_path: Path) -> None:
+def test_the_output_of_python_is_judged(tmp_path: Path) -> None:
     report = go(
         tmp_path,
         check("exact", "python", code="print('a\\nb')", output="a\nb"),
@@ -127,7 +127,7 @@ def test_a_crash_fails_one_check_only(tmp_path: Path) -> None:
     assert len(runner.started) == 2
 
 
-def test_a_check_that_hangs_is_ended(tmp_path: Path) -> None:
+def test_a_check_that_hangs_is_killed(tmp_path: Path) -> None:
     start = time.monotonic()
     report = go(
         tmp_path,
@@ -140,7 +140,7 @@ def test_a_check_that_hangs_is_ended(tmp_path: Path) -> None:
     assert time.monotonic() - start < 20
 
 
-def test_an_interpreter_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_interpreter_fails(tmp_path: Path) -> None:
     report = go(
         tmp_path, check("a", "python", code="1", python="false"), check("b", "python", code="1", python="false")
     )
@@ -172,7 +172,7 @@ def test_imports(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "version", "says"),
+    ("output", "version", "expected"),
     [
         ('{"/opt/nccl/lib/libnccl.so.2.29.7": 22907}', "2.29.7-1", "/opt/nccl/lib/libnccl.so.2.29.7 (2.29.7)"),
         ('warning\n{"/opt/nccl/lib/libnccl.so.2.29.7": 22907}', None, "/opt/nccl/lib/libnccl.so.2.29.7 (2.29.7)"),
@@ -183,14 +183,14 @@ def test_imports(tmp_path: Path) -> None:
         ("no such thing", None, "!"),
     ],
 )
-def test_mapped_nccl(output: str, version: str | None, says: str) -> None:
+def test_mapped_nccl(output: str, version: str | None, expected: str) -> None:
     judge = execution_of(check("x", "nccl-mapped", **({"version": version} if version else {}))).judge
-    if not says.startswith("!"):
-        assert judge(0, output) == says
+    if not expected.startswith("!"):
+        assert judge(0, output) == expected
         return
     with pytest.raises((CheckFailed, ValueError)) as caught:
         judge(0, output)
-    assert says[1:] in str(caught.value)
+    assert expected[1:] in str(caught.value)
 
 
 def test_mapped_nccl_asks_the_mapped_file(tmp_path: Path) -> None:
@@ -228,13 +228,13 @@ def test_ptxas_that_assembles(tmp_path: Path) -> None:
     assert "sm_121a is not defined" in result.message
 
 
-def test_what_a_runner_cannot_do_is_not_run(tmp_path: Path) -> None:
+def test_a_check_that_the_runner_cannot_run_is_not_run(tmp_path: Path) -> None:
     report = go(tmp_path, check("user", "python", code="1", user="4711"), check("here", "python", code="1"))
     assert states(report) == ["not-run", "pass"]
     assert report.results[0].message == "no such user here"
 
 
-def test_without_a_way_to_run_everything_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_runner_no_check_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runners, "native", lambda: False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
@@ -271,7 +271,7 @@ def test_long_lines_without_end(tmp_path: Path) -> None:
     assert len(done.output) == 100_000
 
 
-def test_what_the_kernel_has_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registered_needs_an_enabled_entry_with_flag_f(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = tmp_path / "qemu-aarch64"
     monkeypatch.setattr(runners, "BINFMT", entry)
     assert not runners.registered()
@@ -327,19 +327,19 @@ def test_a_declaration_needs_a_pattern_and_a_reason(tmp_path: Path, args: dict[s
 
 
 def start(where: Path, *words: str) -> tuple[str, str]:
-    """What the check says of an image that starts this."""
+    """Status and message of the check for an image that starts this command."""
     image = layout(where / "image", [{"a": b""}], Entrypoint=list(words[:1]), Cmd=list(words[1:]))
     report = run_cpu(image, None, [check("start", "fails-without-gpu")], folder=where, runner=LocalRunner())
     return report.results[0].status, report.results[0].message
 
 
-def test_a_server_without_a_gpu_says_so_and_ends(tmp_path: Path) -> None:
-    said = "echo 'RuntimeError: Failed to infer device type'"
-    assert start(tmp_path, "sh", "-c", f"{said}; exit 1") == ("pass", "exit status 1: Failed to infer device type")
+def test_a_server_without_a_gpu_reports_it_and_exits(tmp_path: Path) -> None:
+    report = "echo 'RuntimeError: Failed to infer device type'"
+    assert start(tmp_path, "sh", "-c", f"{report}; exit 1") == ("pass", "exit status 1: Failed to infer device type")
     for script, why in (
-        (f"{said}; exit 0", "exits with 0 without a GPU"),
+        (f"{report}; exit 0", "exits with 0 without a GPU"),
         ("echo 'No module named vllm'; exit 1", "does not report that there is no GPU"),
-        (f"{said}; kill -SEGV $$", "a signal ended it"),
+        (f"{report}; kill -SEGV $$", "a signal ended it"),
     ):
         status, message = start(tmp_path, "sh", "-c", script)
         assert (status, why in message) == ("fail", True), message
@@ -351,21 +351,21 @@ def structure(**more: Any) -> Check:
     return check("structure", "structure-command", argv=["sh", "-c", script], **more)
 
 
-def test_structure_commands_are_judged_with_output_and_errors_apart(tmp_path: Path) -> None:
+def test_structure_commands_are_judged_by_separate_output_and_errors(tmp_path: Path) -> None:
     good = {"status": 3, "expected_output": ["^out"], "excluded_output": ["err"], "expected_error": ["err"]}
     assert states(go(tmp_path, structure(**good, excluded_error=["out"])))[0] == "pass"
-    for change, says in (
+    for change, expected in (
         ({"status": 0}, "exit status 3, not 0"),
         ({"expected_output": ["err"]}, "the output does not match 'err'"),
         ({"excluded_error": ["e.r"]}, "the error matches 'e.r'"),
     ):
         found = go(tmp_path, structure(**{**good, **change}))
-        assert (found.results[0].status, says in found.results[0].message) == ("fail", True)
+        assert (found.results[0].status, expected in found.results[0].message) == ("fail", True)
     failed = check("structure", "structure-command", argv=["sh", "-c", "exit 125"])
     assert "setup failed" in go(tmp_path, failed).results[0].message
 
 
-def test_a_check_for_strangers_runs_as_one(tmp_path: Path) -> None:
+def test_non_root_runs_as_an_unknown_user(tmp_path: Path) -> None:
     assert execution_of(check("a", "non-root")).user == "54321:54321"
     assert execution_of(check("a", "non-root", user="1000")).user == "1000"
 

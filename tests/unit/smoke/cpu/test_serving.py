@@ -1,4 +1,4 @@
-"""The check of the serving command: which words it is asked about, and how what vLLM says is told."""
+"""The check `serve-command`: the words that it checks, and vLLM's errors in its message."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def asked(recipe: str, base: str | None = None) -> list[Check]:
 
 
 @pytest.mark.parametrize("base", ["ngc-26.04", "vllm-openai-0.20", "hermetic"])
-def test_it_is_about_the_words_after_vllm_serve_on_every_family(base: str) -> None:
+def test_the_words_after_vllm_serve_are_checked_on_every_family(base: str) -> None:
     (check,) = asked("gpt-oss-120b", base)
     argv = check.args["argv"]
     assert isinstance(argv, list)
@@ -33,7 +33,7 @@ def test_it_is_about_the_words_after_vllm_serve_on_every_family(base: str) -> No
     assert execution_of(check).code.startswith("\nimport")
 
 
-def test_an_image_that_builds_its_own_command_is_not_asked() -> None:
+def test_an_entrypoint_that_builds_its_command_is_not_checked() -> None:
     plan = resolve(PROJECT, PROJECT.recipe("gpt-oss-120b"), base="hermetic")
     bare = replace(plan, entrypoint=None, command=())
     assert [check for check in checks_of(bare) if check.kind == "serve-command"] == []
@@ -46,6 +46,6 @@ def test_errors_of_vllm_are_in_the_message() -> None:
         made.judge(1, "error: unrecognized arguments: --nope\n")
 
 
-def test_without_a_command_it_is_not_a_check() -> None:
+def test_without_a_command_there_is_no_check() -> None:
     with fails(InvalidError, "check-arguments-wrong"):
         execution_of(Check(id="a", tier="cpu", kind="serve-command", args={}))

@@ -1,4 +1,4 @@
-"""The gpu tier's containers: what runs in them, and that none is left behind."""
+"""The gpu tier's containers: their programs, and that all are removed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import pytest
 
 from builder.smoke.check import CheckFailed
 from builder.smoke.gpu import probe as gpu_probe
-from builder.smoke.gpu.docker import Docker, Done
+from builder.smoke.gpu.docker import CompletedContainer, Docker
 from builder.smoke.report import Report
 from tests.support.gpu_machine import Machine, by_id, served
 from tests.support.project import ROOT
 
 
 class TestInterruption:
-    """Ctrl-C, and a runner that is told to end, in the middle of a probe and of serving."""
+    """Ctrl-C and SIGTERM in the middle of a probe and of serving."""
 
     PROGRAM = """
 import sys
@@ -59,7 +59,7 @@ machine.run(checks=[TWO_NODES], peer="192.168.100.11")
         assert not machine.left()
 
 
-def test_probes_run_where_nothing_of_builder_is(tmp_path: Path) -> None:
+def test_probes_run_without_builder(tmp_path: Path) -> None:
     """The command of a probe's container, run by this interpreter: it unpacks and runs what it carries."""
     container = gpu_probe.probe_container(served(), "marlin", '{"what": "moe"}')
     assert container.entrypoint == "python3"
@@ -67,7 +67,7 @@ def test_probes_run_where_nothing_of_builder_is(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     # This machine has no torch, an image has: what is shown is that the probe itself was started and reports.
     with pytest.raises(CheckFailed, match="No module named 'torch'"):
-        gpu_probe.read(Done(done.returncode, done.stdout, done.stderr), 60)
+        gpu_probe.read(CompletedContainer(done.returncode, done.stdout, done.stderr), 60)
 
 
 def test_a_container_that_does_not_end_is_killed_and_removed(machine: Machine) -> None:
@@ -80,7 +80,7 @@ def test_a_container_that_does_not_end_is_killed_and_removed(machine: Machine) -
 
 
 def test_tests_run_in_a_thread_as_well(machine: Machine) -> None:
-    """Signals can be caught in the main thread only; elsewhere the tier does without."""
+    """Signals can be caught in the main thread only; in other threads the tier runs without."""
     reports: list[Report] = []
     machine.write("server", "does not start")
     thread = threading.Thread(target=lambda: reports.append(machine.run()))

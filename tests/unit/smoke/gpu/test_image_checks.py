@@ -44,7 +44,7 @@ class TestKinds:
 
 
 class TestSmallModel:
-    def test_every_base_with_a_table_has_what_its_command_says(self) -> None:
+    def test_every_base_with_a_table_has_the_options_of_the_small_models_command(self) -> None:
         from builder.knowledge.table import load_table
 
         seen = 0
@@ -59,7 +59,7 @@ class TestSmallModel:
             assert not unknown, f"{name}: {unknown}"
         assert seen > 5
 
-    def test_what_the_base_needs_of_every_model_stays(self) -> None:
+    def test_the_bases_requirements_for_every_model_are_kept(self) -> None:
         recipe = PROJECT.recipe("gpt-oss-120b")
         made = small(recipe)
         assert made.serve.flags["attention-backend"] == recipe.serve.flags["attention-backend"] == "TRITON_ATTN"

@@ -1,4 +1,4 @@
-"""What the probes' findings mean. The good ones were recorded on other GPUs and are changed to a GB10's."""
+"""Judging the output of probes. Good output was recorded on other GPUs and edited to a GB10's values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from builder.smoke.check import CheckFailed, CheckNotRun
 from builder.smoke.gpu import judge
-from builder.smoke.gpu.docker import Done
+from builder.smoke.gpu.docker import CompletedContainer
 from builder.smoke.gpu.probe import read
 from tests.support.gpu_findings import CASE, DEVICE, LOG, MARLIN, OURS, PERF, REDUCED, SOCKET_LOG, TRITON, changed
 
@@ -33,7 +33,7 @@ class TestTriton:
         assert "sm_121a" in judge.triton(TRITON, arch="sm_121a")
 
     @pytest.mark.parametrize(
-        ("wrong", "said"),
+        ("wrong", "expected"),
         [
             ({"target": "sm_120a"}, "compiled for sm_120a, not sm_121a"),
             ({"target": None}, "compiled for None"),
@@ -42,8 +42,8 @@ class TestTriton:
             ({"rms": math.inf}, "wrong numbers"),
         ],
     )
-    def test_others_fail(self, wrong: dict[str, Any], said: str) -> None:
-        with pytest.raises(CheckFailed, match=said):
+    def test_others_fail(self, wrong: dict[str, Any], expected: str) -> None:
+        with pytest.raises(CheckFailed, match=expected):
             judge.triton(changed(TRITON, **wrong), arch="sm_121a")
 
 
@@ -52,7 +52,7 @@ class TestMarlin:
         assert judge.marlin(MARLIN, atomic=False).startswith("vLLM 0.20.0, 20 launches: rms error 0.0048")
 
     @pytest.mark.parametrize(
-        ("case", "said"),
+        ("case", "expected"),
         [
             ({"rms": 0.02, "bad": 10}, "wrong numbers"),
             ({"worst": 0.5, "bad": 3}, "in some launches only: a race"),
@@ -64,9 +64,9 @@ class TestMarlin:
             ({"launches": 1}, "launched a kernel once only"),
         ],
     )
-    def test_errors_and_races_fail(self, case: dict[str, Any], said: str) -> None:
+    def test_errors_and_races_fail(self, case: dict[str, Any], expected: str) -> None:
         for cases in ([{**CASE, **case}, {**CASE, "seed": 2}], [{**CASE, "seed": 2}, {**CASE, **case}]):
-            with pytest.raises(CheckFailed, match=said):
+            with pytest.raises(CheckFailed, match=expected):
                 judge.marlin(changed(MARLIN, cases=cases), atomic=False)
 
     def test_atomic_additions_may_differ_and_nothing_else(self) -> None:
@@ -75,9 +75,9 @@ class TestMarlin:
         with pytest.raises(CheckFailed, match="a race"):
             judge.marlin(changed(MARLIN, cases=cases, atomic_add=None), atomic=True)
 
-    def test_one_seed_is_not_two(self) -> None:
+    def test_a_single_seed_fails(self) -> None:
         for cases in ([CASE, CASE], []):
-            with pytest.raises(CheckFailed, match="two were asked for"):
+            with pytest.raises(CheckFailed, match="two seeds are required"):
                 judge.marlin(changed(MARLIN, cases=cases), atomic=False)
 
 
@@ -92,7 +92,7 @@ class TestAllReduce:
         assert judge.all_reduce([alone], under="/opt/nccl", version=None) == "1 ranks, NCCL 2.29.7"
 
     @pytest.mark.parametrize(
-        ("wrong", "said"),
+        ("wrong", "expected"),
         [
             ({"error": {"sum": 0.5, "scaled": 0.0}}, "rank 1: the sum over 2 ranks is off by 0.5"),
             ({"error": {"sum": 0.0, "scaled": "nan"}}, "the scaled over 2 ranks is off by nan"),
@@ -107,28 +107,28 @@ class TestAllReduce:
             ({"bus_gb_s": None}, "at least 1 expected"),
         ],
     )
-    def test_others_fail(self, wrong: dict[str, Any], said: str) -> None:
-        with pytest.raises(CheckFailed, match=said):
+    def test_others_fail(self, wrong: dict[str, Any], expected: str) -> None:
+        with pytest.raises(CheckFailed, match=expected):
             judge.all_reduce(self.found(**wrong), under="/opt/nccl/", version="2.29.7-1", at_least=1)
 
     @pytest.mark.parametrize("error", [{}, {"sum": 0.0}])
-    def test_sums_that_were_not_made_are_no_pass(self, error: dict[str, float]) -> None:
+    def test_missing_sums_fail(self, error: dict[str, float]) -> None:
         with pytest.raises(KeyError):
             judge.all_reduce(self.found(error=error), under=None, version=None)
 
-    def test_without_a_layer_there_still_is_a_libnccl(self) -> None:
+    def test_without_the_layer_any_libnccl_passes(self) -> None:
         with pytest.raises(CheckFailed, match="rank 1: no libnccl is in memory"):
             judge.all_reduce(self.found(mapped={}), under=None, version=None)
 
 
 class TestNetwork:
-    def test_the_right_one_passes(self) -> None:
+    def test_the_direct_link_passes(self) -> None:
         text = judge.network(LOG, transport="roce", interface="enp1s0f0np0", devices=["rocep1s0f0"])
         assert "rocep1s0f0" in text
         assert judge.network(SOCKET_LOG, transport="socket", interface="enp1s0f0np0", devices=[])
 
     @pytest.mark.parametrize(
-        ("log", "transport", "said"),
+        ("log", "transport", "expected"),
         [
             (SOCKET_LOG, "roce", "should use roce"),
             (LOG, "socket", "should use socket"),
@@ -138,8 +138,8 @@ class TestNetwork:
             ([line.replace("enp1s0f0np0", "wlp9s0") for line in SOCKET_LOG], "socket", "should go over enp1s0f0np0"),
         ],
     )
-    def test_another_fails(self, log: list[str], transport: str, said: str) -> None:
-        with pytest.raises(CheckFailed, match=said):
+    def test_another_network_fails(self, log: list[str], transport: str, expected: str) -> None:
+        with pytest.raises(CheckFailed, match=expected):
             judge.network(log, transport=transport, interface="enp1s0f0np0", devices=["rocep1s0f0"])
 
 
@@ -157,7 +157,7 @@ class TestNcclTests:
     def test_no_result_fails(self) -> None:
         with pytest.raises(CheckFailed, match=r"no result: .*NCCL failure"):
             judge.nccl_tests("spark: Test NCCL failure common.cu:1005")
-        with pytest.raises(CheckFailed, match="it prints nothing"):
+        with pytest.raises(CheckFailed, match="no output"):
             judge.nccl_tests("")
 
     def test_unchecked_values_fail(self) -> None:
@@ -168,24 +168,27 @@ class TestNcclTests:
 
 class TestRead:
     def test_the_last_marked_line_counts(self) -> None:
-        done = Done(0, 'noise\n@builder-probe {"a": 1}\n@builder-probe {"a": 2}\nmore\n')
+        done = CompletedContainer(0, 'noise\n@builder-probe {"a": 1}\n@builder-probe {"a": 2}\nmore\n')
         assert read(done, 5) == {"a": 2}
 
     def test_nothing_to_probe_is_not_run(self) -> None:
         with pytest.raises(CheckNotRun, match="has no fused_marlin_moe"):
-            read(Done(0, '@builder-probe {"not_run": "this vLLM has no fused_marlin_moe"}'), 5)
+            read(CompletedContainer(0, '@builder-probe {"not_run": "this vLLM has no fused_marlin_moe"}'), 5)
 
     @pytest.mark.parametrize(
-        ("done", "said"),
+        ("done", "expected"),
         [
-            (Done(0, '@builder-probe {"error": "RuntimeError: CUDA error"}'), "CUDA error"),
-            (Done(125, "", "docker: could not select device driver\n"), "ended with 125 .*could not select device"),
-            (Done(139, "half a line", ""), "ended with 139 and no result: half a line"),
-            (Done(None, "", ""), "did not end within 5 s"),
-            (Done(0, "@builder-probe {"), "not JSON"),
-            (Done(0, "@builder-probe []"), "no object"),
+            (CompletedContainer(0, '@builder-probe {"error": "RuntimeError: CUDA error"}'), "CUDA error"),
+            (
+                CompletedContainer(125, "", "docker: could not select device driver\n"),
+                "ended with 125 .*could not select device",
+            ),
+            (CompletedContainer(139, "half a line", ""), "ended with 139 and no result: half a line"),
+            (CompletedContainer(None, "", ""), "did not end within 5 s"),
+            (CompletedContainer(0, "@builder-probe {"), "not JSON"),
+            (CompletedContainer(0, "@builder-probe []"), "no object"),
         ],
     )
-    def test_everything_else_fails(self, done: Done, said: str) -> None:
-        with pytest.raises(CheckFailed, match=said):
+    def test_invalid_output_fails(self, done: CompletedContainer, expected: str) -> None:
+        with pytest.raises(CheckFailed, match=expected):
             read(done, 5)

@@ -1,4 +1,4 @@
-"""The whole gpu tier against a recorded machine, a `docker` that only pretends, and a simulated server."""
+"""The whole gpu tier against a recorded machine, a fake docker daemon, and a simulated server."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_containers_are_those_of_builder_run_and_only_this_machine_reaches_them(
 
 
 class TestOtherMachines:
-    """Where the tier cannot run, nothing passes."""
+    """On a machine that cannot run the tier, no check passes."""
 
     def all_not_run(self, report: Report, why: str) -> None:
         assert [result.id for result in report.results] == IDS
@@ -81,7 +81,7 @@ class TestOtherMachines:
         self.all_not_run(machine.run(), "the image cannot be loaded into docker")
         assert machine.loads == 1, "another image of this name does not do"
 
-    def test_this_one(self) -> None:
+    def test_this_machine(self) -> None:
         if Path("/dev/nvidia0").exists():
             pytest.skip("this machine has a GPU")
         from builder.doctor.host import ThisHost
@@ -111,19 +111,19 @@ def test_an_image_is_loaded_when_docker_lacks_it(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "status", "said"),
+    ("version", "status", "expected"),
     [("580.95", "pass", "580.95"), ("590.48", "fail", "deadlocks"), ("570.1", "fail", "older than 580")],
 )
-def test_the_driver_is_judged_as_doctor_does(machine: Machine, version: str, status: str, said: str) -> None:
+def test_the_driver_is_judged_as_doctor_does(machine: Machine, version: str, status: str, expected: str) -> None:
     host = Recorded()
     host.commands[DRIVER] = Outcome(0, f"{version}\n")
     machine.write("server", "does not start")
     found = by_id(machine.run(host))["driver"]
     assert found[0] == status
-    assert said in found[1]
+    assert expected in found[1]
 
 
-def test_a_driver_that_cannot_be_asked_is_not_judged(machine: Machine) -> None:
+def test_a_driver_that_does_not_answer_is_not_judged(machine: Machine) -> None:
     host = Recorded()
     del host.commands[DRIVER]
     machine.write("server", "does not start")
@@ -132,7 +132,7 @@ def test_a_driver_that_cannot_be_asked_is_not_judged(machine: Machine) -> None:
 
 def test_each_probe_fails_by_itself(machine: Machine) -> None:
     machine.probes["device"] = {"error": "RuntimeError: torch sees no GPU"}
-    machine.probes["triton_jit"] = {"exit": 139, "said": "Segmentation fault"}
+    machine.probes["triton_jit"] = {"exit": 139, "stderr": "Segmentation fault"}
     machine.probes["marlin"] = {"not_run": "this vLLM has no fused_marlin_moe"}
     machine.probes["allreduce RANK=0"] = changed(REDUCED, mapped={"/usr/lib/libnccl.so.2": 22907})
     machine.write("server", "does not start")
@@ -147,7 +147,7 @@ def test_each_probe_fails_by_itself(machine: Machine) -> None:
     assert found["serve-answer"] == ("not-run", "the server did not come up")
 
 
-def test_a_finding_without_its_numbers_is_no_pass(machine: Machine) -> None:
+def test_output_without_its_numbers_fails(machine: Machine) -> None:
     machine.probes["device"] = {"name": "NVIDIA GB10"}
     machine.write("server", "does not start")
     assert by_id(machine.run())["device"] == ("fail", "the answer cannot be read: KeyError: 'capability'")
@@ -181,7 +181,7 @@ def test_faults_of_a_running_server_are_found_each_by_its_check(machine: Machine
     assert "Something is odd" in found["serve-log"][1]
 
 
-def test_a_recipe_may_declare_warnings_and_ask_for_more(machine: Machine) -> None:
+def test_a_recipe_declares_warnings_and_stricter_limits(machine: Machine) -> None:
     machine.write("server", "warns")
     checks = [
         Check(id="serve-log", tier="gpu", kind="serve-log", args={"allow": ["Something is odd"]}),
@@ -192,7 +192,7 @@ def test_a_recipe_may_declare_warnings_and_ask_for_more(machine: Machine) -> Non
     assert found["serve-speculation"] == ("fail", "240 of 300 drafted tokens accepted, 80%; at least 90% expected")
 
 
-def test_with_its_own_model_only_what_the_recipe_promises_is_asked(machine: Machine) -> None:
+def test_with_its_own_model_only_the_recipes_features_are_checked(machine: Machine) -> None:
     recipe = PROJECT.recipe("nemotron-omni")
     report = machine.run(recipe=recipe, serve="recipe", offline=True)
     found = by_id(report)

@@ -1,4 +1,4 @@
-"""The checks of a server, against one that behaves, and one that misbehaves in one way at a time."""
+"""The checks of a server, against a healthy server and servers with one fault each."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Host:
 
 @dataclass
 class Container:
-    """What docker would say of a container."""
+    """The state of a container as docker reports it."""
 
     states: list[ContainerState] = field(default_factory=lambda: [ContainerState(True, 0, False)])
     text: str = START
@@ -68,7 +68,7 @@ def server(url: str, *, container: Container | None = None, recipe: Recipe = REC
     return Serving(container or Container(), client, recipe, Host(), interval=0.02)  # type: ignore[arg-type]
 
 
-def test_a_server_that_behaves_passes_everything() -> None:
+def test_a_healthy_server_passes_every_check() -> None:
     with serving() as (url, seen):
         it = server(url)
         assert wait(it, 5).startswith("healthy")
@@ -92,13 +92,13 @@ ANSWERS = [
     ("garbage", "--moe-backend marlin"),
     ("empty", "max_tokens went into reasoning"),
     ("500", "answers 500: .*EngineCore encountered an issue"),
-    ("not json", "something else than a completion"),
+    ("not json", "does not answer with a completion"),
 ]
 
 
-@pytest.mark.parametrize(("fault", "said"), ANSWERS)
-def test_a_bad_answer_fails(fault: str, said: str) -> None:
-    with serving(fault) as (url, _), pytest.raises(CheckFailed, match=said):
+@pytest.mark.parametrize(("fault", "expected"), ANSWERS)
+def test_a_bad_answer_fails(fault: str, expected: str) -> None:
+    with serving(fault) as (url, _), pytest.raises(CheckFailed, match=expected):
         server_checks.answer(server(url), **QUESTION)  # type: ignore[arg-type]
 
 
@@ -115,9 +115,9 @@ STREAMS = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "said"), STREAMS)
-def test_a_bad_stream_fails(fault: str, said: str) -> None:
-    with serving(fault) as (url, _), pytest.raises(CheckFailed, match=said):
+@pytest.mark.parametrize(("fault", "expected"), STREAMS)
+def test_a_bad_stream_fails(fault: str, expected: str) -> None:
+    with serving(fault) as (url, _), pytest.raises(CheckFailed, match=expected):
         server_checks.stream(server(url), **QUESTION)  # type: ignore[arg-type]
 
 
@@ -126,7 +126,7 @@ def test_reasoning_under_its_older_name_passes_and_is_named() -> None:
         assert "reasoning in reasoning_content" in server_checks.stream(server(url), **QUESTION)  # type: ignore[arg-type]
 
 
-def test_without_a_parser_no_reasoning_is_asked_for() -> None:
+def test_without_a_parser_no_reasoning_is_requested() -> None:
     flags = {name: value for name, value in RECIPE.serve.flags.items() if name != "reasoning-parser"}
     plain = RECIPE.model_copy(update={"serve": RECIPE.serve.model_copy(update={"flags": flags})})
     with serving("no reasoning") as (url, seen):
@@ -135,7 +135,7 @@ def test_without_a_parser_no_reasoning_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "expected"),
     [
         ("no tool call", "no tool call; the content is 'It is sunny.'"),
         ("broken arguments", "arguments of get_weather are not JSON"),
@@ -143,27 +143,27 @@ def test_without_a_parser_no_reasoning_is_asked_for() -> None:
         ("500", "answers 500"),
     ],
 )
-def test_a_bad_tool_call_fails(fault: str, said: str) -> None:
-    with serving(fault) as (url, _), pytest.raises(CheckFailed, match=said):
+def test_a_bad_tool_call_fails(fault: str, expected: str) -> None:
+    with serving(fault) as (url, _), pytest.raises(CheckFailed, match=expected):
         server_checks.tools(server(url), max_tokens=100)
 
 
-@pytest.mark.parametrize(("fault", "said"), [("other model", "has other, not small"), ("short", "length of 4096")])
-def test_another_model_than_the_command_says_fails(fault: str, said: str) -> None:
-    with serving(fault) as (url, _), pytest.raises(CheckFailed, match=said):
+@pytest.mark.parametrize(("fault", "expected"), [("other model", "has other, not small"), ("short", "length of 4096")])
+def test_another_model_than_in_the_command_fails(fault: str, expected: str) -> None:
+    with serving(fault) as (url, _), pytest.raises(CheckFailed, match=expected):
         server_checks.models(server(url))
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "expected"),
     [
         ("no speculation", "does not speculate"),
         ("nothing drafted", "no token was drafted"),
         ("low acceptance", "6 of 300 .* 2%; at least 10% expected"),
     ],
 )
-def test_speculation_that_does_nothing_fails(fault: str, said: str) -> None:
-    with serving(fault) as (url, _), pytest.raises(CheckFailed, match=said):
+def test_speculation_that_does_nothing_fails(fault: str, expected: str) -> None:
+    with serving(fault) as (url, _), pytest.raises(CheckFailed, match=expected):
         server_checks.speculation(server(url), at_least=0.1)
 
 
@@ -191,7 +191,7 @@ def test_a_stream_that_drips_fails_in_time() -> None:
         server_checks.stream(server(url, patience=0.5), **QUESTION)  # type: ignore[arg-type]
 
 
-def test_nobody_there_fails() -> None:
+def test_a_refused_connection_fails() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
@@ -200,48 +200,48 @@ def test_nobody_there_fails() -> None:
 
 
 class TestStart:
-    def test_one_that_ends_says_why(self) -> None:
+    def test_the_reason_of_a_server_that_exits_is_reported(self) -> None:
         dead = Container(
             [ContainerState(True, 0, False), ContainerState(False, 1, False)], "x\nValueError: No available memory\nbye"
         )
         with serving("unhealthy") as (url, _), pytest.raises(CheckFailed, match=r"ended with 1 .*No available memory"):
             wait(server(url, container=dead), 5)
 
-    def test_known_lines_of_its_log_come_first(self) -> None:
+    def test_known_lines_of_the_log_come_first(self) -> None:
         log = f"{START}\nRuntimeError: no kernel image is available for execution on the device\nValueError: x"
         with serving("unhealthy") as (url, _), pytest.raises(CheckFailed, match="no code for sm_121"):
             wait(server(url, container=Container([ContainerState(False, 1, False)], log)), 5)
 
-    def test_one_without_memory_says_so(self) -> None:
+    def test_an_out_of_memory_kill_is_reported(self) -> None:
         dead = Container([ContainerState(False, 137, True)], "")
         with serving() as (url, _), pytest.raises(CheckFailed, match="ran out of memory"):
             wait(server(url, container=dead), 5)
 
-    def test_one_that_never_gets_ready_fails_in_time(self) -> None:
+    def test_a_server_that_never_gets_healthy_fails_in_time(self) -> None:
         with serving("unhealthy") as (url, _), pytest.raises(CheckFailed, match=r"not healthy within 0\.1 s .*503"):
             wait(server(url), 0.1)
 
 
 class TestStop:
     @pytest.mark.parametrize("code", [0, 143])
-    def test_ending_by_itself_passes(self, code: int) -> None:
+    def test_a_normal_exit_passes(self, code: int) -> None:
         it = server("http://127.0.0.1:9", container=Container([ContainerState(False, code, False)]))
         assert server_checks.stop(it, within=60).startswith(f"ended with {code}")
         assert it.running.stopped == [60]  # type: ignore[attr-defined]
 
     @pytest.mark.parametrize(
-        ("state", "said"),
+        ("state", "expected"),
         [
             (ContainerState(True, 0, False), "still runs"),
             (ContainerState(False, 137, False), "137, killed after 60 s"),
             (ContainerState(False, 1, False), "ended with 1"),
         ],
     )
-    def test_anything_else_fails(self, state: ContainerState, said: str) -> None:
-        with pytest.raises(CheckFailed, match=said):
+    def test_any_other_end_fails(self, state: ContainerState, expected: str) -> None:
+        with pytest.raises(CheckFailed, match=expected):
             server_checks.stop(server("http://127.0.0.1:9", container=Container([state])), within=60)
 
-    def test_what_stays_on_the_gpu_fails_and_neighbours_do_not_matter(self) -> None:
+    def test_processes_left_on_the_gpu_fail_and_other_processes_do_not_matter(self) -> None:
         it = server("http://127.0.0.1:9", container=Container([ContainerState(False, 0, False)]))
         it.host, it.before = Host("77\n78\n"), frozenset({"77"})
         with pytest.raises(CheckFailed, match="processes stay on the GPU: 78"):
@@ -249,7 +249,7 @@ class TestStop:
         it.before = frozenset({"77", "78"})
         assert server_checks.stop(it, within=60)
 
-    def test_without_an_answer_of_nvidia_smi_it_is_not_said(self) -> None:
+    def test_without_an_answer_of_nvidia_smi_it_is_not_run(self) -> None:
         with pytest.raises(CheckNotRun, match="nvidia-smi"):
             gpu_processes(Host(None))
 
@@ -258,10 +258,10 @@ class TestLog:
     def log(self, *lines: str, allow: tuple[str, ...] = ()) -> str:
         return server_checks.log(server("http://127.0.0.1:9", container=Container(text="\n".join(lines))), allow=allow)
 
-    def test_a_clean_one_passes(self) -> None:
+    def test_a_clean_log_passes(self) -> None:
         assert self.log(START, "INFO warnings: none") == "2 lines, none bad"
 
-    def test_an_empty_one_fails(self) -> None:
+    def test_an_empty_log_fails(self) -> None:
         with pytest.raises(CheckFailed, match="empty"):
             self.log(" ")
 
@@ -275,7 +275,7 @@ class TestLog:
             ("ptxas fatal: Value 'sm_121a' is not defined for option 'gpu-name'", "too old"),
         ],
     )
-    def test_known_bad_lines_fail_with_what_they_mean(self, line: str, means: str) -> None:
+    def test_known_bad_lines_fail_with_their_meaning(self, line: str, means: str) -> None:
         with pytest.raises(CheckFailed, match=means):
             self.log(START, line, allow=(".*",))
 
@@ -285,7 +285,7 @@ class TestLog:
             self.log(START, *odd)
         assert self.log(START, *odd, allow=("Something is odd",)) == "4 lines, none bad"
 
-    def test_declared_ones_pass(self) -> None:
+    def test_declared_warnings_pass(self) -> None:
         good = "WARNING 11-21 [fp4.py:1] Your GPU does not have native support for FP4 computation but"
         chosen = "INFO Using 'MARLIN' NvFp4 MoE backend out of potential backends: ['VLLM_CUTLASS', 'MARLIN']."
         assert self.log(START, good, chosen) == "3 lines, none bad"

@@ -44,38 +44,38 @@ class TestTwoNodes:
         )
 
     @pytest.mark.parametrize(
-        ("second", "said"),
+        ("second", "expected"),
         [
             ({"log": ["NCCL INFO NET/Socket : Using [0]wlp9s0:10.0.0.2<0>", "NCCL INFO Using network Socket"]}, "roce"),
             ({"error": {"sum": 3.0, "scaled": 0.0}}, "rank 1: the sum over 2 ranks is off by 3"),
             ({"mapped": {"/usr/lib/libnccl.so.2": 22907}}, "rank 1: libnccl in memory"),
         ],
     )
-    def test_what_is_wrong_on_the_other_node_fails(self, machine: Machine, second: dict[str, Any], said: str) -> None:
+    def test_a_fault_on_the_other_node_fails(self, machine: Machine, second: dict[str, Any], expected: str) -> None:
         self.ranks(machine, **second)
         status, message = by_id(machine.run(checks=[*CHECKS, TWO_NODES], peer="192.168.100.11"))["nccl-two-nodes"]
         assert status == "fail"
-        assert said in message
+        assert expected in message
 
     def test_a_rank_that_breaks_fails(self, machine: Machine) -> None:
         self.ranks(machine)
-        machine.probes["allreduce RANK=1"] = {"exit": 1, "said": "NCCL WARN connection refused"}
+        machine.probes["allreduce RANK=1"] = {"exit": 1, "stderr": "NCCL WARN connection refused"}
         status, message = by_id(machine.run(checks=[*CHECKS, TWO_NODES], peer="192.168.100.11"))["nccl-two-nodes"]
         assert (status, message.partition(":")[0]) == ("fail", "rank 1")
         assert "connection refused" in message
 
     @pytest.mark.parametrize(
-        ("images", "status", "said"),
+        ("images", "status", "expected"),
         [({}, "not-run", "has no image"), ({NAME: "sha256:" + "9" * 64}, "fail", "another image on 192.168.100.11")],
     )
     def test_the_peer_needs_the_same_image(
-        self, machine: Machine, images: dict[str, str], status: str, said: str
+        self, machine: Machine, images: dict[str, str], status: str, expected: str
     ) -> None:
         self.ranks(machine)
         machine.peer.images = images
         found = by_id(machine.run(checks=[*CHECKS, TWO_NODES], peer="192.168.100.11"))["nccl-two-nodes"]
         assert found[0] == status
-        assert said in found[1]
+        assert expected in found[1]
 
     def test_a_peer_that_ssh_does_not_reach_is_not_run(self, machine: Machine) -> None:
         self.ranks(machine)
@@ -86,11 +86,11 @@ class TestTwoNodes:
 
     def test_an_address_that_is_not_on_the_link_is_not_run(self, machine: Machine) -> None:
         self.ranks(machine)
-        for options, said in (({"peer": "10.0.0.9"}, "no route"), ({"interface": "eth7"}, "not over eth7")):
+        for options, expected in (({"peer": "10.0.0.9"}, "no route"), ({"interface": "eth7"}, "not over eth7")):
             report = machine.run(checks=[*CHECKS, TWO_NODES], **{"peer": "192.168.100.11", **options})
             status, message = by_id(report)["nccl-two-nodes"]
             assert status == "not-run"
-            assert said in message
+            assert expected in message
 
     def test_its_own_model_is_served_by_head_and_worker(self, machine: Machine) -> None:
         recipe = PROJECT.recipe("minimax-m2.7-dual")

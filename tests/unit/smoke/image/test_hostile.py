@@ -1,4 +1,4 @@
-"""Images that were made to break their reader: each ends in an error that names it, and none in memory or on a pipe."""
+"""Malicious images: each is refused with an error that names it, without using up memory or reading a pipe."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CONFIGS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
-def test_a_configuration_of_wrong_kinds_is_invalid(config: Any) -> None:
+def test_a_configuration_with_wrong_types_is_invalid(config: Any) -> None:
     with fails(InvalidError, "config-invalid"):
         read_config(json.dumps(config).encode(), "x")
 
@@ -54,7 +54,7 @@ def test_a_configuration_that_is_not_json_is_invalid(data: bytes) -> None:
         read_config(data, "x")
 
 
-def test_a_configuration_may_leave_out_what_is_optional() -> None:
+def test_optional_members_of_a_configuration_may_be_absent() -> None:
     config: dict[str, Any] = {**PLATFORM, "config": None, "history": None}
     assert read_config(json.dumps(config).encode(), "x") == config
 
@@ -76,7 +76,7 @@ INDEXES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("index", INDEXES.values(), ids=INDEXES)
-def test_an_index_that_makes_no_sense_is_invalid(tmp_path: Path, index: Any) -> None:
+def test_an_index_with_wrong_types_is_invalid(tmp_path: Path, index: Any) -> None:
     layout(tmp_path, [{"a": b""}])
     (tmp_path / "index.json").write_text(json.dumps(index))
     with fails(InvalidError, "manifest-invalid"):
@@ -94,7 +94,7 @@ MANIFESTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("change", MANIFESTS.values(), ids=MANIFESTS)
-def test_a_layer_that_is_described_wrongly_is_invalid(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_a_wrong_layer_descriptor_is_invalid(tmp_path: Path, change: dict[str, Any]) -> None:
     layout(tmp_path, [{"a": b""}])
     image = open_image(tmp_path)
     manifest = {**image.manifest, "layers": [{**image.manifest["layers"][0], **change}]}
@@ -140,7 +140,7 @@ def test_only_a_small_file_is_read(tmp_path: Path, make: Callable[[Path], None],
         open_image(tmp_path)
 
 
-def test_what_is_no_layout_is_wrong_usage(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_layout_is_wrong_usage(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "loop").mkdir()
     (tmp_path / "loop/index.json").symlink_to("index.json")
@@ -205,13 +205,13 @@ def test_a_path_outside_the_image_is_invalid(tmp_path: Path, files: dict[str, An
         run_static(layout(tmp_path, [files]), None, [])
 
 
-def test_a_deep_path_is_looked_at(tmp_path: Path) -> None:
+def test_a_deep_path_is_read(tmp_path: Path) -> None:
     deep = "d/" * 1900 + "f"
     report = run_static(layout(tmp_path, [{deep: Member(b"x", 0o666)}]), None, [])
     assert next(result for result in report.results if result.id == "image-no-world-writable").status == "fail"
 
 
-def test_names_are_shown_without_what_a_terminal_obeys_and_kept_as_they_are(tmp_path: Path) -> None:
+def test_names_are_printed_without_control_characters_and_kept_unchanged(tmp_path: Path) -> None:
     name = "usr/\x1b]0;x\x07\x9b31m\u202e\udcff"
     report = run_static(layout(tmp_path / "image", [{name: Member(b"x", 0o6777)}]), None, [])
     for text in (report.as_table(width=200), report.as_junit()):

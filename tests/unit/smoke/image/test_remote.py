@@ -1,4 +1,4 @@
-"""An image in a registry: only what a check needs is asked for, and nothing of it is kept."""
+"""An image in a registry: only the blobs that a check needs are requested, and none is kept."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from builder.smoke.image.opened import OpenedImage, open_image
 from builder.smoke.image.remote import built_layers, fetch_image, remote_image
 from builder.smoke.static.run import check_image
 from builder.store.store import Store
+from tests.support.errors import fails
 from tests.support.http_registry import Answer, Request, Server, client, serving
 from tests.support.images import SM_121, elf, fatbin, layout, link
 
@@ -52,7 +53,7 @@ def serve(server: Server, where: Path, **more: Any) -> OpenedImage:
 
 
 def fetched(server: Server, image: OpenedImage) -> list[int]:
-    """The layers that were asked for, counted from 0."""
+    """The numbers of the requested layers, from 0."""
     digests = [blob.digest for blob in image.layers]
     asked = [path.rpartition("/")[2] for path in server.paths()]
     return sorted(digests.index(digest) for digest in asked if digest in digests)
@@ -84,7 +85,7 @@ def test_the_bases_layers_are_not_fetched(server: Server, tmp_path: Path) -> Non
     assert fetched(server, image) == [2, 3]
 
 
-def test_one_path_is_looked_for_from_the_top(server: Server, tmp_path: Path) -> None:
+def test_a_single_path_is_searched_from_the_top_layer(server: Server, tmp_path: Path) -> None:
     image = serve(server, tmp_path)
     every = {blob.digest for blob in image.layers}
     assert run(server, check("file", path="/opt/last"), ours=every, always=()) == {"file": "pass"}
@@ -97,7 +98,7 @@ def test_one_path_is_looked_for_from_the_top(server: Server, tmp_path: Path) -> 
     assert fetched(server, image) == [0, 1, 2, 3]
 
 
-def test_what_the_registry_serves_is_hashed(server: Server, tmp_path: Path) -> None:
+def test_blobs_of_the_registry_are_verified(server: Server, tmp_path: Path) -> None:
     image = serve(server, tmp_path)
     blob = image.layers[3]
     server.on("GET", f"/v2/team/app/blobs/{blob.digest}", Answer(200, image.layers[2].path.read_bytes()))
@@ -105,7 +106,7 @@ def test_what_the_registry_serves_is_hashed(server: Server, tmp_path: Path) -> N
         run(server)
 
 
-def test_a_connection_that_breaks_is_taken_up(server: Server, tmp_path: Path) -> None:
+def test_a_broken_connection_is_resumed(server: Server, tmp_path: Path) -> None:
     image = serve(server, tmp_path)
     path = f"/v2/team/app/blobs/{image.layers[3].digest}"
     data = image.layers[3].path.read_bytes()
@@ -118,7 +119,7 @@ def test_a_connection_that_breaks_is_taken_up(server: Server, tmp_path: Path) ->
     assert "fail" not in run(server).values()
 
 
-def test_running_it_takes_all_of_it(server: Server, tmp_path: Path) -> None:
+def test_running_an_image_fetches_all_layers(server: Server, tmp_path: Path) -> None:
     image = serve(server, tmp_path)
     store = Store(tmp_path / "store")
     found = fetch_image(server.ref(), store, client())
@@ -131,7 +132,7 @@ def test_running_it_takes_all_of_it(server: Server, tmp_path: Path) -> None:
 
 def test_an_image_of_another_platform_is_refused(server: Server, tmp_path: Path) -> None:
     serve(server, tmp_path, architecture="amd64")
-    with pytest.raises(PinError, match="not for linux/arm64"):
+    with fails(PinError, "platform-mismatch"):
         remote_image(server.ref(), client())
 
 
@@ -152,7 +153,7 @@ class Registry:
         return Answer(201)
 
     def accept(self, name: str) -> None:
-        """Be ready for a manifest."""
+        """Accept an upload of this manifest."""
 
         def put(request: Request) -> Answer:
             self.manifests[name] = request.body
@@ -178,9 +179,9 @@ def test_results_are_attached(server: Server, lists: bool) -> None:
         registry.accept(subject["digest"].replace(":", "-"))  # type: ignore[attr-defined]
         target = Reference.parse(f"{server.host}/team/app:1")
         assert attach(client(), target, subject, payload, kind) == Digest.of(made)
-        told = json.loads(registry.manifests[Digest.of(made)])
-        assert (told["subject"], told["artifactType"]) == (subject, kind)
-        assert registry.blobs[told["layers"][0]["digest"]] == payload
-        assert registry.blobs[told["config"]["digest"]] == b"{}"
+        uploaded = json.loads(registry.manifests[Digest.of(made)])
+        assert (uploaded["subject"], uploaded["artifactType"]) == (subject, kind)
+        assert registry.blobs[uploaded["layers"][0]["digest"]] == payload
+        assert registry.blobs[uploaded["config"]["digest"]] == b"{}"
     listed = attached(client(), server.ref(), Digest.of(b"image"))
     assert [item["artifactType"] for item in listed] == ([] if lists else [kind, kind])

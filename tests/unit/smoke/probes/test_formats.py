@@ -35,10 +35,10 @@ class TestFormats:
         ("value", "code"),
         [(0.24, 0), (0.25, 0), (0.26, 1), (0.75, 2), (2.5, 4), (3.5, 6), (5, 6), (5.01, 7), (100, 7), (-2.5, 12)],
     )
-    def test_rounds_to_the_nearest_and_in_the_middle_to_the_even(self, value: float, code: int) -> None:
+    def test_rounds_to_the_nearest_ties_to_even(self, value: float, code: int) -> None:
         assert signed(floats(value), E2M1, 8).tolist() == [code]
 
-    def test_every_number_of_a_format_stays_what_it_is(self) -> None:
+    def test_every_number_of_a_format_rounds_to_itself(self) -> None:
         for table, sign in ((E2M1, 8), (E4M3, 128)):
             both = np.concatenate([table, -table[1:]])
             assert decode(signed(both, table, sign), table, sign).tolist() == both.tolist()
@@ -54,7 +54,7 @@ class TestFormats:
         assert bf16(floats(value)).tolist() == [rounded]
 
     @pytest.mark.parametrize(("name", "block"), [("nvfp4", 16), ("mxfp4", 32)])
-    def test_fp4_is_what_a_loop_over_blocks_makes_of_it(self, name: str, block: int) -> None:
+    def test_fp4_equals_a_loop_over_blocks(self, name: str, block: int) -> None:
         weights = np.random.default_rng(3).standard_normal((4, 64)) * 0.05
         found = quantise(name, weights)
         for row in range(4):
@@ -110,7 +110,7 @@ class TestReference:
         assert ids.tolist() == [[1, 2]]
         assert weights[0].tolist() == pytest.approx([1 / (1 + math.exp(-1)), 1 / (1 + math.exp(1))])
 
-    def test_a_mixture_of_experts_is_what_plain_loops_give(self) -> None:
+    def test_a_mixture_of_experts_equals_plain_loops(self) -> None:
         generator = np.random.default_rng(6)
         x, w13, w2 = (generator.standard_normal(shape) for shape in ((3, 4), (5, 6, 4), (5, 4, 3)))
         ids, weights = route(generator.standard_normal((3, 5)), 2)
@@ -124,7 +124,7 @@ class TestReference:
                     want[k] += weight * sum(w2[expert, k, n] * gated[n] for n in range(3))
             assert found[row].tolist() == pytest.approx(want)
 
-    def test_not_a_number_is_infinitely_wrong(self) -> None:
+    def test_nan_has_an_infinite_error(self) -> None:
         assert errors(floats(1, math.nan), floats(1, 1)) == (math.inf, math.inf)
         assert errors(floats(1, math.inf), floats(1, 1)) == (math.inf, math.inf)
 
@@ -138,7 +138,7 @@ EXPERTS, HIDDEN, INNER, TOP, ROWS = 3, 256, 128, 2, 24
 
 
 class Case:
-    """A mixture of experts, and what a kernel makes of it that rounds to bfloat16 wherever a real one does."""
+    """A mixture of experts, and its result by a kernel that rounds to bfloat16 where a real kernel does."""
 
     def __init__(self, name: str) -> None:
         generator = np.random.default_rng(7)

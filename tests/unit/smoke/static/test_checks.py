@@ -164,14 +164,14 @@ BROKEN: list[tuple[str, Case, dict[str, Member | bytes | None], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("case", "files", "says"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN])
-def test_sabotage(tmp_path: Path, case: Case, files: dict[str, Member | bytes | None], says: str) -> None:
+@pytest.mark.parametrize(("case", "files", "expected"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN])
+def test_sabotage(tmp_path: Path, case: Case, files: dict[str, Member | bytes | None], expected: str) -> None:
     result = report(tmp_path, gb10(**files), case).results[-1]
     assert result.status == "fail"
-    assert says in result.message
+    assert expected in result.message
 
 
-def test_which_ptxas_triton_calls(tmp_path: Path) -> None:
+def test_the_ptxas_that_triton_calls(tmp_path: Path) -> None:
     cuda = {"usr__local__cuda__bin__ptxas": program(elf(more=b"release 13.0, V13.0.88\0sm_121a"))}
     env = ["TRITON_PTXAS_BLACKWELL_PATH=/usr/local/cuda/bin/ptxas"]
 
@@ -210,15 +210,15 @@ ALWAYS: list[tuple[str, list[Files | bytes], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "layers", "settings", "says"), ALWAYS)
-def test_what_every_image_must_pass(
-    tmp_path: Path, kind: str, layers: list[Files | bytes], settings: dict[str, Any], says: str
+@pytest.mark.parametrize(("kind", "layers", "settings", "expected"), ALWAYS)
+def test_each_check_of_every_image_fails_on_its_fault(
+    tmp_path: Path, kind: str, layers: list[Files | bytes], settings: dict[str, Any], expected: str
 ) -> None:
     found = {result.kind: result for result in report(tmp_path, layers, settings=settings).results}
     assert found[kind].status == "fail"
-    assert says in found[kind].message
+    assert expected in found[kind].message
     # A folder on the way to files that is not root's is also a file that is not root's.
-    also = ["owners"] if "7:0" in says else []
+    also = ["owners"] if "7:0" in expected else []
     assert [name for name, result in found.items() if result.status == "fail"] == [kind, *also]
 
 
@@ -231,7 +231,7 @@ def test_layer_size(tmp_path: Path) -> None:
     assert "many registries" in found.message
 
 
-def test_only_our_layers_answer_for_modes_and_parents(tmp_path: Path) -> None:
+def test_modes_and_parents_are_checked_in_our_layers_only(tmp_path: Path) -> None:
     base = tar({"opt/x": Member(b"", 0o4666)}, parents=False)
     image = layout(tmp_path, [{"a": b""}, base, {"opt/ours": b""}])
     ours = {open_image(image).layers[2].digest}
@@ -239,13 +239,13 @@ def test_only_our_layers_answer_for_modes_and_parents(tmp_path: Path) -> None:
     assert run_static(image, None, []).count("fail") == 3
 
 
-def test_links_that_the_engine_fills(tmp_path: Path) -> None:
+def test_links_into_folders_of_the_engine_may_dangle(tmp_path: Path) -> None:
     layer = {"etc/mtab": link("../proc/self/mounts"), "dev2": link("/dev/null"), "opt/x": link("gone")}
     found = report(tmp_path, [layer], ("no-dangling-links", {"allowed": ["/opt/*"]})).results[-1]
     assert (found.status, found.message) == ("pass", "2 links")
 
 
-def test_what_the_base_may_hold_is_not_run(tmp_path: Path) -> None:
+def test_a_path_that_may_be_in_an_absent_base_layer_is_not_run(tmp_path: Path) -> None:
     image = layout(tmp_path, [{"usr/lib/x": b""}, {"opt/a": link("/usr/lib/x"), "opt/b": elf()}])
     open_image(image).layers[0].path.unlink()
     cases: list[Case] = [
@@ -290,7 +290,7 @@ def test_a_wrong_check_is_an_error(tmp_path: Path, kind: str, args: dict[str, An
     assert names in str(caught.value)
 
 
-def test_other_tiers_are_left_alone(tmp_path: Path) -> None:
+def test_checks_of_other_tiers_are_ignored(tmp_path: Path) -> None:
     image = layout(tmp_path, [{"a": b""}])
     other = Check(id="x", tier="cpu", kind="import", args={"module": "vllm"})
     assert len(run_static(image, None, [other], always=()).results) == 0
