@@ -19,8 +19,7 @@ _stopped_by: signal.Signals | None = None
 
 def main() -> None:
     """Entry point. Exit codes: `builder.errors.ExitCode`; 130 after Ctrl-C, 143 after SIGTERM."""
-    handle_sigterm()
-    signal.signal(signal.SIGINT, _on_signal)
+    handle_signals()
     sys.unraisablehook = _on_unraisable
     _open_standard_streams()
     # After this function only the interpreter's own cleanup is left to interrupt.
@@ -51,9 +50,13 @@ def run_and_report(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def handle_sigterm() -> None:
-    """Make SIGTERM end this process as Ctrl-C does: temporary files and containers are removed first."""
-    signal.signal(signal.SIGTERM, _on_signal)
+def handle_signals() -> None:
+    """SIGTERM ends this process as Ctrl-C does: by KeyboardInterrupt, so that containers and unfinished files go.
+
+    A shell starts background jobs with SIGINT ignored; both signals are handled there too.
+    """
+    for number in STOPPED:
+        signal.signal(number, _on_signal)
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:

@@ -26,13 +26,13 @@ class TestInterruption:
     PROGRAM = """
 import sys
 sys.path.insert(0, {root!r})
-from builder.__main__ import handle_sigterm
+from builder.__main__ import handle_signals
 from tests.support.gpu_machine import TWO_NODES, Machine
 from fnmatch import fnmatch
 from pathlib import Path
 machine = Machine.__new__(Machine)
 machine.home, machine.loads, machine.probes = Path({home!r}), 0, {probes!r}
-handle_sigterm()
+handle_signals()
 machine.run(checks=[TWO_NODES], peer="192.168.100.11")
 """
 
