@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from typing import Any
 
 import yaml
@@ -81,7 +82,13 @@ def _flow(value: Any) -> str:
     """A value as YAML in flow style; JSON strings are valid YAML."""
     if value is None:
         return "null"
-    return json.dumps(list(value), ensure_ascii=False) if isinstance(value, tuple) else str(value)
+    return f"[{', '.join(map(_quoted, value))}]" if isinstance(value, tuple) else str(value)
+
+
+def _quoted(text: str) -> str:
+    """A JSON string that is YAML too: a reader of YAML drops a byte order mark and folds the line separators."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    return re.sub("[\ufeff\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", quoted)
 
 
 def _inserted(text: str, end: int, key: str, value: Any, column: int | None) -> Edit:
@@ -93,7 +100,7 @@ def _inserted(text: str, end: int, key: str, value: Any, column: int | None) -> 
     at = len(text) if line < 0 else line
     if not isinstance(value, tuple):
         return at, at, f"{newline}{indent}{key}: {_flow(value)}"
-    items = "".join(f"{newline}{indent}  - {json.dumps(item, ensure_ascii=False)}" for item in value)
+    items = "".join(f"{newline}{indent}  - {_quoted(item)}" for item in value)
     return at, at, f"{newline}{indent}{key}:{items}"
 
 
@@ -114,7 +121,7 @@ def _items(text: str, node: yaml.SequenceNode, value: tuple[str, ...]) -> Edit:
     for (_, end), (start, _) in itertools.pairwise(spans):
         gap = text[end:start].splitlines()
         comments += [f"{newline}{indent}{line.strip()}" for line in gap if line.strip().startswith("#")]
-    written = f"{newline}{indent}- ".join(json.dumps(item, ensure_ascii=False) for item in value)
+    written = f"{newline}{indent}- ".join(_quoted(item) for item in value)
     return spans[0][0], spans[-1][1], written + "".join(comments)
 
 

@@ -52,7 +52,7 @@ def _one(path: Path, label: str, spool: Spool) -> tuple[list[Entry], Package]:
         for name, size in _ar_members(file, label):
             start = file.tell()
             if start + size > path.stat().st_size:
-                raise UnpackError(f"{label} ends within its member {name}")
+                raise UnpackError(f"{label} ends within its member {name}", id="deb-truncated")
             if name.startswith("control.tar"):
                 control, conffiles = _control(_decompressed(io.BytesIO(file.read(size)), name, label), label)
             elif name.startswith("data.tar"):
@@ -60,20 +60,20 @@ def _one(path: Path, label: str, spool: Spool) -> tuple[list[Entry], Package]:
                     entries = [_merged(entry) for entry in spool.take(stream, label)]
             file.seek(start + size + size % 2)
     if control is None or entries is None:
-        raise UnpackError(f"{label}: not a Debian package")
+        raise UnpackError(f"{label}: not a Debian package", id="deb-invalid")
     name = next((line[9:].strip() for line in control.splitlines() if line.startswith("Package: ")), "")
     if not name:
-        raise UnpackError(f"{label}: its control file names no package")
+        raise UnpackError(f"{label}: its control file names no package", id="deb-control-invalid")
     return entries, Package(name, control, conffiles, tuple(entry.path for entry in entries))
 
 
 def _ar_members(file: IO[bytes], owner: str) -> Iterable[tuple[str, int]]:
     if file.read(8) != b"!<arch>\n":
-        raise UnpackError(f"{owner}: not a Debian package")
+        raise UnpackError(f"{owner}: not a Debian package", id="deb-invalid")
     while len(header := file.read(60)) == 60:
         size = header[48:58].strip()
         if header[58:] != b"`\n" or not size.isdigit():
-            raise UnpackError(f"{owner}: damaged ar header")
+            raise UnpackError(f"{owner}: damaged ar header", id="deb-invalid")
         yield header[:16].decode("ascii", "replace").strip().rstrip("/"), int(size)
 
 
@@ -104,7 +104,7 @@ def _decompressed(stream: Any, name: str, owner: str) -> IO[bytes]:
     }
     reader = readers.get(name.rpartition(".")[2])
     if reader is None:
-        raise UnpackError(f"{owner}: cannot read the compression of its member {name}")
+        raise UnpackError(f"{owner}: cannot read the compression of its member {name}", id="deb-compression-unknown")
     opened: IO[bytes] = reader(raw)
     return opened
 
@@ -119,7 +119,7 @@ def _control(stream: IO[bytes], owner: str) -> tuple[str, tuple[str, ...]]:
             elif file is not None and member.name in ("./conffiles", "conffiles"):
                 conffiles = file.read().decode("utf-8")
     if not control:
-        raise UnpackError(f"{owner}: no control file")
+        raise UnpackError(f"{owner}: no control file", id="deb-control-missing")
     # A line may carry a flag before the path; such a file ("remove-on-upgrade") is not installed.
     return control, tuple(line for line in conffiles.splitlines() if line.startswith("/"))
 

@@ -17,7 +17,11 @@ Reader = Callable[[], Iterator[bytes]]
 
 
 class UnpackError(Exception):
-    """An input that cannot be unpacked, or a file that may not be where it wants to be."""
+    """An input that cannot be unpacked, or a file that a layer may not hold. id: the stable name of the message."""
+
+    def __init__(self, what: str, *, id: str) -> None:
+        super().__init__(what)
+        self.id = id
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ def directory(path: str, mode: int = 0o755, owner: str = "") -> Entry:
 def content(entry: Entry) -> bytes:
     """The whole content of a small file."""
     if entry.read is None:
-        raise UnpackError(f"{entry.path} has no content")
+        raise UnpackError(f"{entry.path} has no content", id="entry-no-content")
     return b"".join(entry.read())
 
 
@@ -74,20 +78,20 @@ def damaged(owner: str) -> Iterator[None]:
     try:
         yield
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, csv.Error, EOFError) as error:
-        raise UnpackError(f"{owner} is damaged: {error}") from error
+        raise UnpackError(f"{owner} is damaged: {error}", id="archive-damaged") from error
     except (ValueError, RuntimeError) as error:
         # Numbers and text that are none; compressions and encryptions that zipfile does not know.
-        raise UnpackError(f"{owner} cannot be read: {error}") from error
+        raise UnpackError(f"{owner} cannot be read: {error}", id="archive-unreadable") from error
     except OSError as error:
         # gzip and bz2 raise it, without a number, for content that is not theirs.
         if error.errno is not None:
             raise
-        raise UnpackError(f"{owner} is damaged: {error}") from error
+        raise UnpackError(f"{owner} is damaged: {error}", id="archive-damaged") from error
 
 
 def clean_path(name: str, owner: str) -> str:
     """A member name as a relative path. Raises UnpackError for one that would leave the tree."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts or "\0" in name:
-        raise UnpackError(f"{owner}: unsafe path {name!r}")
+        raise UnpackError(f"{owner}: unsafe path {name!r}", id="member-path-unsafe")
     return "/".join(parts)

@@ -67,7 +67,7 @@ def _accounts(tree: Mapping[str, Entry], today: int) -> list[Entry]:
         users = content(tree["usr/share/base-passwd/passwd.master"]).decode()
         groups = content(tree["usr/share/base-passwd/group.master"]).decode()
     except KeyError:
-        raise UnpackError("a root needs the package base-passwd") from None
+        raise UnpackError("a root needs the package base-passwd", id="root-base-passwd-missing") from None
     passwd = [line.split(":") for line in users.splitlines() if line]
     group = [line.split(":") for line in groups.splitlines() if line]
     return [

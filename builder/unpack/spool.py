@@ -66,7 +66,7 @@ class Spool:
         while size > 0:
             chunk = os.pread(descriptor, min(CHUNK, size), start)
             if not chunk:
-                raise UnpackError("the temporary file is shorter than what was written to it")
+                raise UnpackError("the temporary file is shorter than what was written to it", id="spool-truncated")
             yield chunk
             start += len(chunk)
             size -= len(chunk)
@@ -78,13 +78,13 @@ def index(path: str, owner: str) -> list[Entry]:
     with damaged(owner), tarfile.open(path, mode="r:", bufsize=CHUNK, encoding="utf-8", errors=NAMES) as archive:
         for member in archive:
             if member.issparse():
-                raise UnpackError(f"{owner}: {member.name} is a sparse file")
+                raise UnpackError(f"{owner}: {member.name} is a sparse file", id="tar-member-sparse")
             entry = entry_of(member, owner, partial(_section, path, member.offset_data, member.size))
             if entry is not None:
                 entries.append(entry)
         # tarfile takes a header that is cut off for the end.
         if b"".join(_section(path, archive.offset, tarfile.BLOCKSIZE)).strip(b"\0"):
-            raise UnpackError(f"{owner} is damaged: it ends within a header")
+            raise UnpackError(f"{owner} is damaged: it ends within a header", id="archive-damaged")
     return entries
 
 
@@ -102,7 +102,10 @@ def entry_of(member: tarfile.TarInfo, owner: str, read: Reader) -> Entry | None:
         return Entry(path, "hardlink", mode, link=clean_path(member.linkname, owner), owner=owner)
     if member.isreg():
         return Entry(path, "file", mode, member.size, read=read, owner=owner)
-    raise UnpackError(f"{owner}: {path} is a device, socket or pipe: a layer holds files, directories and links")
+    raise UnpackError(
+        f"{owner}: {path} is a device, socket or pipe: a layer holds files, directories and links",
+        id="layer-member-special",
+    )
 
 
 def _section(path: str, start: int, size: int) -> Iterator[bytes]:
@@ -111,6 +114,6 @@ def _section(path: str, start: int, size: int) -> Iterator[bytes]:
         while size > 0:
             chunk = file.read(min(CHUNK, size))
             if not chunk:
-                raise UnpackError(f"{path} ended early")
+                raise UnpackError(f"{path} ended early", id="archive-truncated")
             yield chunk
             size -= len(chunk)

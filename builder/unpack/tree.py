@@ -41,9 +41,9 @@ def entries(spec: Mapping[str, Any], locate: Locate, spool: Spool) -> list[Entry
         elif scheme is not None:
             made += wheels.install(locate(item), item["file"], scheme)
         else:
-            raise UnpackError(f"{item['file']}: no site directory to install it into")
+            raise UnpackError(f"{item['file']}: no site directory to install it into", id="wheel-site-missing")
     if empty := [path for path, count in stripped.items() if not count]:
-        raise UnpackError(f"none of the layer's wheels has a file below {empty[0]}")
+        raise UnpackError(f"none of the layer's wheels has a file below {empty[0]}", id="wheel-part-missing")
     made += [placed(item) for item in spec["files"]]
     return normalise(made, is_root=spec["root"], shared=frozenset(spec["shared"]))
 
@@ -82,7 +82,9 @@ def normalise(found: Iterable[Entry], *, is_root: bool, shared: frozenset[str] =
 
 def _put(tree: dict[str, Entry], entry: Entry, shared: frozenset[str]) -> None:
     if "/.wh." in f"/{entry.path}":
-        raise UnpackError(f"/{entry.path}: a name that begins with .wh. deletes files of the layers below")
+        raise UnpackError(
+            f"/{entry.path}: a name that begins with .wh. deletes files of the layers below", id="layer-whiteout"
+        )
     existing = tree.get(entry.path)
     if existing is None:
         tree[entry.path] = entry
@@ -93,7 +95,7 @@ def _put(tree: dict[str, Entry], entry: Entry, shared: frozenset[str]) -> None:
     elif entry.owner == PLACED and entry.kind != "dir":
         tree[entry.path] = entry
     elif entry.path not in shared:
-        raise UnpackError(f"{entry.path} comes from both {existing.owner} and {entry.owner}")
+        raise UnpackError(f"{entry.path} comes from both {existing.owner} and {entry.owner}", id="layer-path-twice")
 
 
 def _add_parents(tree: dict[str, Entry], path: str) -> None:
@@ -103,7 +105,7 @@ def _add_parents(tree: dict[str, Entry], path: str) -> None:
         if existing is None:
             tree[parent] = directory(parent)
         elif existing.kind != "dir":
-            raise UnpackError(f"{path} lies below {parent}, which is not a directory")
+            raise UnpackError(f"{path} lies below {parent}, which is not a directory", id="layer-path-below-file")
         parent = parent.rpartition("/")[0]
 
 
@@ -112,10 +114,14 @@ def _check_place(entry: Entry) -> None:
     if first not in ALLOWED or (entry.path == first and entry.kind != "dir"):
         raise UnpackError(
             f"a layer may not place /{entry.path}: only files below {', '.join('/' + name for name in ALLOWED)} keep "
-            "their meaning on every base"
+            "their meaning on every base",
+            id="layer-path-forbidden",
         )
     if entry.kind in ("file", "dir") and entry.mode & 0o6000:
-        raise UnpackError(f"/{entry.path} is set-user-id or set-group-id, which only a root layer may bring")
+        raise UnpackError(
+            f"/{entry.path} is set-user-id or set-group-id, which only a root layer may bring",
+            id="layer-mode-forbidden",
+        )
 
 
 def _link_to_first(tree: dict[str, Entry]) -> list[Entry]:
@@ -127,7 +133,10 @@ def _link_to_first(tree: dict[str, Entry]) -> list[Entry]:
             while target is not None and target.kind == "hardlink" and hops < 64:
                 target, hops = tree.get(target.link), hops + 1
             if target is None or target.kind != "file":
-                raise UnpackError(f"{path} is a hard link to {entry.link}, which is not a file of this layer")
+                raise UnpackError(
+                    f"{path} is a hard link to {entry.link}, which is not a file of this layer",
+                    id="layer-hardlink-dangling",
+                )
             groups.setdefault(target.path, [target.path]).append(path)
     for target_path, names in groups.items():
         file = tree[target_path]

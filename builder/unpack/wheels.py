@@ -46,7 +46,7 @@ def _install(archive: zipfile.ZipFile, label: str, scheme: Scheme) -> list[Entry
     names = [info.filename for info in archive.infolist()]
     roots = {name.split("/", 1)[0] for name in names if name.split("/", 1)[0].endswith(".dist-info")}
     if len(roots) != 1:
-        raise UnpackError(f"{label}: needs exactly one .dist-info folder, has {len(roots)}")
+        raise UnpackError(f"{label}: needs exactly one .dist-info folder, has {len(roots)}", id="wheel-dist-info-count")
     info_dir = roots.pop()
     recorded = _recorded(archive, info_dir, label)
     entries: list[Entry] = []
@@ -99,13 +99,15 @@ def _open(path: Path, label: str) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
     except zipfile.BadZipFile as error:
-        raise UnpackError(f"{label}: not a wheel: {error}") from error
+        raise UnpackError(f"{label}: not a wheel: {error}", id="wheel-invalid") from error
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, target: str, label: str) -> Entry:
     unix = info.external_attr >> 16
     if (unix & 0o170000) == 0o120000:
-        raise UnpackError(f"{label}: {info.filename} is a symbolic link, which wheels cannot hold")
+        raise UnpackError(
+            f"{label}: {info.filename} is a symbolic link, which wheels cannot hold", id="wheel-member-link"
+        )
     mode = 0o755 if unix & 0o111 else 0o644
     return Entry(target, "file", mode, info.file_size, read=lambda: _read(archive, info, label), owner=label)
 
@@ -120,7 +122,7 @@ def _recorded(archive: zipfile.ZipFile, info_dir: str, label: str) -> dict[str, 
     try:
         text = archive.read(f"{info_dir}/RECORD").decode("utf-8")
     except KeyError:
-        raise UnpackError(f"{label}: no RECORD") from None
+        raise UnpackError(f"{label}: no RECORD", id="wheel-record-missing") from None
     return {row[0]: row[1] for row in csv.reader(io.StringIO(text)) if len(row) >= 3}
 
 
@@ -138,7 +140,7 @@ def _target(name: str, scheme: Scheme, label: str) -> tuple[str, bool]:
         "headers": f"{scheme.headers}/{first.partition('-')[0]}",
     }.get(kind)
     if folder is None:
-        raise UnpackError(f"{label}: unknown kind of data folder in {name}")
+        raise UnpackError(f"{label}: unknown kind of data folder in {name}", id="wheel-data-unknown")
     return f"{folder}/{rest}", kind == "scripts"
 
 
@@ -159,7 +161,7 @@ def _entry_points(archive: zipfile.ZipFile, info_dir: str, label: str) -> list[t
     try:
         parser.read_string(text)
     except configparser.Error as error:
-        raise UnpackError(f"{label}: unreadable entry_points.txt: {error}") from error
+        raise UnpackError(f"{label}: unreadable entry_points.txt: {error}", id="wheel-entry-points-invalid") from error
     found = []
     for section in ("console_scripts", "gui_scripts"):
         if parser.has_section(section):
@@ -171,7 +173,7 @@ def _script(reference: str, scheme: Scheme, label: str) -> bytes:
     module, _, attribute = reference.partition("[")[0].strip().partition(":")
     names = attribute.strip().split(".")
     if not all(part.isidentifier() for part in [*module.strip().split("."), *names]):
-        raise UnpackError(f"{label}: unusable entry point {reference!r}")
+        raise UnpackError(f"{label}: unusable entry point {reference!r}", id="wheel-entry-point-invalid")
     return (
         f"#!{scheme.interpreter}\n"
         "import sys\n"

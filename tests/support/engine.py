@@ -64,7 +64,7 @@ class FakeEngine:
             time.sleep(0.01)
         members = self.members(request)
         if members is None:
-            raise EngineError(f"fake could not build {request.target}")
+            raise EngineError(f"fake could not build {request.target}", id="engine-build-failed")
         tar_file.write_bytes(tar(members))
 
 

@@ -13,9 +13,10 @@ import pytest
 
 import builder.errors
 from builder.errors import BuilderError
+from builder.unpack.entry import UnpackError
 from tests.support.project import ROOT
 
-Error = TypeVar("Error", bound=BuilderError)
+Error = TypeVar("Error", bound=BuilderError | UnpackError)
 CLASSES = {name for name, value in vars(builder.errors).items() if isinstance(value, type)} - {"ExitCode"}
 
 

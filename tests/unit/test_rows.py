@@ -1,4 +1,4 @@
-"""Every row of the three tables of the hardware (layers, rules, recipes): what it became, and the numbers it gives."""
+"""Every row of the three tables of the hardware (layers, rules, recipes) is implemented, with the values it states."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from typing import Any
 import pytest
 
 from builder.knowledge.drafters import drafter
-from builder.knowledge.rule import find_rule
+from builder.knowledge.rule import all_rules, find_rule
 from builder.model.variant import with_profile
 from builder.project import Project
-from tests.unit.knowledge.test_rules import ELSEWHERE, MUTATIONS
-from tests.unit.layers import test_layers
-from tests.unit.test_recipes import NAMES
+from tests.support import shipped
+from tests.support.rule_mutations import MUTATIONS, UNMUTATED
 
 PROJECT = Project()
 
 LAYERS = {
-    # row of the table → the variables it asks for, by layer
+    # row of the table, named as its layer → the variables that the row lists
     "nccl": {"VLLM_NCCL_SO_PATH"},
     "ptxas": {"TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"},
     "marlin": {
@@ -52,7 +51,7 @@ def test_layer(row: str) -> None:
     definition = PROJECT.layer(row).definition
     assert LAYERS[row] <= {item.name for item in definition.env}
     assert definition.checks
-    assert row in test_layers.NAMES.split(), "its own tests"
+    assert row in shipped.LAYERS, "test_layers.py tests it"
 
 
 RULES = {
@@ -81,10 +80,10 @@ RULES = {
     "Transformers 5": ["GB10-027"],
     "driver 580, never 590": ["GB10-028"],
     # From the tables of layers and recipes.
-    "the command that vllm-openai's entrypoint already says": ["GB10-032"],
+    "the command that is already in vllm-openai's entrypoint": ["GB10-032"],
     "Gemma-4-26B on one GPU": ["GB10-033"],
     "cutlass-fp8 where CUTLASS crashes": ["GB10-035"],
-    "a layer that does not apply says so": ["GB10-036"],
+    "a layer that does not apply": ["GB10-036"],
     "expert parallel is an optional profile": ["GB10-038"],
     "an image without all of NCCL's functions": ["GB10-037"],
 }
@@ -92,22 +91,20 @@ RULES = {
 
 @pytest.mark.parametrize("row", RULES)
 def test_rule(row: str) -> None:
-    mutated = {rule for rule, _, _ in MUTATIONS} | ELSEWHERE
+    mutated = {rule for rule, _, _ in MUTATIONS} | UNMUTATED
     for id in RULES[row]:
         assert find_rule(id).source
         assert id in mutated, "a recipe that breaks it"
 
 
-def test_every_rule_is_of_a_row() -> None:
-    from builder.knowledge.rule import all_rules
-
+def test_every_rule_belongs_to_a_row() -> None:
     assert {id for ids in RULES.values() for id in ids} == {rule.id for rule in all_rules()}
 
 
 Row = tuple[str, str | None, dict[str, Any]]
 
 RECIPES: list[Row] = [
-    # recipe, profile, what the table says of its serving command (None: the option is not there)
+    # recipe, profile, the options of the serving command in the table (None: the option is absent)
     (
         "nemotron-omni",
         None,
@@ -261,15 +258,15 @@ RECIPES: list[Row] = [
 
 
 @pytest.mark.parametrize(
-    ("recipe", "profile", "says"), RECIPES, ids=lambda value: value if isinstance(value, str) else ""
+    ("recipe", "profile", "expected"), RECIPES, ids=lambda value: value if isinstance(value, str) else ""
 )
-def test_recipe(recipe: str, profile: str | None, says: dict[str, Any]) -> None:
+def test_recipe(recipe: str, profile: str | None, expected: dict[str, Any]) -> None:
     flags = with_profile(PROJECT.recipe(recipe), profile, PROJECT.shared_profiles).serve.flags
-    assert {name: flags.get(name) for name in says} == says
+    assert {name: flags.get(name) for name in expected} == expected
 
 
-def test_every_recipe_is_of_a_row() -> None:
-    assert {name for name, _, _ in RECIPES} == set(NAMES) == set(PROJECT.recipe_names())
+def test_every_recipe_belongs_to_a_row() -> None:
+    assert {name for name, _, _ in RECIPES} == set(shipped.RECIPES) == set(PROJECT.recipe_names())
 
 
 BASES = {
@@ -319,5 +316,5 @@ def test_the_other_drafters_are_known(name: str) -> None:
 
 
 @pytest.mark.parametrize("profile", ["ngram", "expert-parallel"])
-def test_profiles_that_any_recipe_can_switch_on(profile: str) -> None:
+def test_shared_profiles(profile: str) -> None:
     assert profile in PROJECT.shared_profiles

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+import builder.smoke.gpu.run
+import builder.smoke.static.run  # noqa: F401 (both register kinds of checks)
 from builder.errors import UsageError
 from builder.knowledge.sdist import fetch_sdist
 from builder.knowledge.table import load_table
@@ -22,9 +24,11 @@ from builder.smoke.check import bind_check, find_kind
 from builder.smoke.cpu.logs import DECLARES, JUDGES, declarations
 from builder.smoke.cpu.run import execution_of
 from tests.support.cache import SDISTS
+from tests.support.errors import fails
+from tests.support.shipped import LAYERS
 
 PROJECT = Project()
-LAYERS = Path(__file__).resolve().parents[3] / "dockerfiles/layers"
+FOLDER = Path(__file__).resolve().parents[3] / "dockerfiles/layers"
 W8A8 = "vllm/model_executor/layers/quantization/utils/w8a8_utils.py"
 
 
@@ -46,10 +50,7 @@ def env(layer: PlannedLayer) -> dict[str, str]:
     return {item.name: item.value for item in layer.env}
 
 
-NAMES = "nccl ptxas marlin cutlass-fp8 audio omni dflash gemma4-loader reasoning-parser headers ray cluster entrypoint"
-
-
-@pytest.mark.parametrize("name", NAMES.split())
+@pytest.mark.parametrize("name", LAYERS)
 def test_every_layer_of_the_table_is_there_with_checks_of_its_own(name: str) -> None:
     layer = PROJECT.layer(name).definition
     assert layer.checks
@@ -104,7 +105,7 @@ def test_nccl_covers_the_wheels_file_where_torch_looks_there_and_the_search_path
 
 
 def test_marlin_refuses_variables_that_the_base_does_not_have() -> None:
-    with pytest.raises(UsageError, match="does not apply"):
+    with fails(UsageError, "layer-needs-unmet"):
         planned("marlin", "vllm-openai-0.24.0", nvfp4_gemm=True)
     assert "VLLM_USE_FLASHINFER_MOE_FP4" not in env(planned("marlin", "vllm-openai-0.24.0"))
     assert env(planned("marlin", "vllm-openai-0.20"))["VLLM_USE_FLASHINFER_MOE_FP4"] == "0"
@@ -148,7 +149,7 @@ def test_cutlass_fp8_takes_the_file_from_the_wheel_or_from_the_base() -> None:
 
 
 def load(layer: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"patch_{layer}", LAYERS / layer / "patch.py")
+    spec = importlib.util.spec_from_file_location(f"patch_{layer}", FOLDER / layer / "patch.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -6,13 +6,14 @@ import difflib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from builder.errors import InvalidError
 from builder.lock.pinfile import with_pin
 from builder.model.base import Base, Pin
 from builder.model.yamlfile import build, parse_yaml
+from builder.text import is_plain_line
 from tests.support.errors import fails
 
 BASES = Path(__file__).resolve().parents[3] / "recipes/bases"
@@ -115,8 +116,10 @@ def test_every_shipped_base_can_be_pinned(path: Path) -> None:
 @given(
     st.sampled_from(sorted(FORMS)),
     st.none() | st.just(TOP),
-    st.lists(st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=20), min_size=1, max_size=3),
+    st.lists(st.text(max_size=20).filter(is_plain_line), min_size=1, max_size=3),
 )
+@example("another order", None, ["\ufeff"])
+@example("another order", None, ["a\u2028\u2029b"])
 def test_any_evidence_survives(form: str, index: str | None, evidence: list[str]) -> None:
     pin = PIN.model_copy(update={"index": index, "evidence": tuple(evidence)})
     text = HEAD + FORMS[form]

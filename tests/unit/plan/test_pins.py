@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from builder.errors import BuilderError
+from builder.model.base import Base
+from builder.model.lock import LockSection
 from builder.model.plan import PlannedLayer
+from builder.model.recipe import Recipe
 from builder.plan.bases import bases_of
 from builder.plan.resolve import resolve
-from builder.project import Project
+from builder.project import LayerSource, Project
 
 NEW = "0" * 64
 Layers = dict[tuple[str, str, str], PlannedLayer]
 
 
 class Changed(Project):
-    """The shipped project, read once, with some values in place of its own."""
+    """The shipped project, read once, with one section or base replaced."""
 
-    def __init__(self, shipped: Project, **values: Any) -> None:
+    def __init__(self, shipped: Project, changed: LockSection | Base) -> None:
         super().__init__(shipped.roots)
-        self._cache = {**shipped._cache, **{tuple(key.split(" ")): value for key, value in values.items()}}  # type: ignore[dict-item]
+        self._shipped = shipped
+        self._changed = changed
+
+    def recipe(self, name: str) -> Recipe:
+        return self._shipped.recipe(name)
+
+    def layer(self, name: str) -> LayerSource:
+        return self._shipped.layer(name)
+
+    def base(self, name: str) -> Base:
+        is_changed = isinstance(self._changed, Base) and self._changed.name == name
+        return self._changed if is_changed else self._shipped.base(name)
+
+    def section(self, name: str) -> LockSection:
+        is_changed = not isinstance(self._changed, Base) and self._changed.name == name
+        return self._changed if is_changed else self._shipped.section(name)
 
 
 def planned(project: Project, pairs: list[tuple[str, str]]) -> Layers:
@@ -80,7 +96,7 @@ def test_one_entry_of_the_lock(shipped: Project, pairs: list[tuple[str, str]], s
     ]
     assert [entry.sha256 for entry in entries].count(NEW) == 1
     new = old.model_copy(update={field: tuple(entries)})
-    before, after = (planned(project, pairs) for project in (shipped, Changed(shipped, **{f"section {section}": new})))
+    before, after = (planned(project, pairs) for project in (shipped, Changed(shipped, new)))
     holding = {key for key, layer in after.items() if any(item.sha256 == NEW for item in layer.inputs)}
     if any(key[2].startswith("toolchain-") for key in holding):
         holding |= {key for key, layer in after.items() if layer.toolchain}
@@ -93,6 +109,6 @@ def test_the_digest_of_a_base(shipped: Project, pairs: list[tuple[str, str]]) ->
     old = shipped.base(name)
     assert old.pin is not None
     new = old.model_copy(update={"pin": old.pin.model_copy(update={"manifest": f"sha256:{NEW}"})})
-    changed = Changed(shipped, **{f"base {name}": new})
+    changed = Changed(shipped, new)
     before, after = planned(shipped, pairs), planned(changed, pairs)
     assert differing(before, after) == {key for key, layer in before.items() if key[1] == name and layer.reads_base}

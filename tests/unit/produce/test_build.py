@@ -178,7 +178,7 @@ def test_offline_works_from_the_inputs_alone(make_plan: MakePlan, mirror: Mirror
 
 
 def test_offline_without_the_inputs_says_so(make_plan: MakePlan, mirror: Mirror, runner: Runner) -> None:
-    with pytest.raises(PinError, match="this is offline") as caught:
+    with fails(PinError, "input-missing-offline") as caught:
         runner.build(make_plan(), offline=True)
     assert "without --offline" in caught.value.next
     assert mirror.asked == []

@@ -80,15 +80,17 @@ def test_a_task_needs_both_its_inputs_and_its_predecessors() -> None:
     assert log == ["first", "second"]
 
 
-def test_tasks_run_side_by_side() -> None:
+def test_tasks_run_in_parallel() -> None:
     schedule, barrier = Schedule(workers=3), threading.Barrier(3)
+    together: list[int] = []
 
     def meet() -> None:
-        barrier.wait(LONG)
+        together.append(barrier.wait(LONG))
 
     for _ in range(3):
         schedule.add(meet)
     schedule.run()
+    assert sorted(together) == [0, 1, 2]
 
 
 def test_no_more_tasks_run_at_once_than_there_are_workers() -> None:
@@ -193,4 +195,6 @@ def test_an_input_that_no_feed_delivers_is_a_bug() -> None:
 
 
 def test_a_schedule_without_tasks_ends() -> None:
-    Schedule(workers=1).run()
+    schedule = Schedule(workers=1)
+    schedule.run()
+    assert not schedule.cancelled.is_set()

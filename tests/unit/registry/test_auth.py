@@ -356,7 +356,8 @@ class TestTokens:
     def test_a_busy_token_server_is_asked_again(self, server: Server) -> None:
         self.guarded(server)
         server.on("GET", "/token", Answer(429), Answer(503), Answer(200, b'{"token": "good", "expires_in": "soon"}'))
-        client().manifest(server.ref())
+        assert client().manifest(server.ref()).data == image_manifest()
+        assert [request.path for request in server.requests].count("/token") == 3
 
     @pytest.mark.parametrize(
         "realm",

@@ -149,7 +149,7 @@ class TestUploads:
     def test_put_manifest_without_a_tag(self, server: Server) -> None:
         data = image_manifest()
         server.on("PUT", f"/v2/team/app/manifests/{digest_of(data)}", Answer(201))
-        client().put_manifest(server.ref("team/app"), data, OCI_MANIFEST)
+        assert client().put_manifest(server.ref("team/app"), data, OCI_MANIFEST) == digest_of(data)
 
     def test_a_registry_that_changes_the_manifest(self, server: Server) -> None:
         server.on("PUT", MANIFEST, Answer(201, headers={"Docker-Content-Digest": digest_of(b"changed")}))

@@ -263,4 +263,4 @@ class TestRedirects:
         monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
         monkeypatch.delenv("no_proxy", raising=False)
         server.on("GET", MANIFEST, Answer(200, image_manifest()))
-        client().manifest(server.ref())
+        assert client().manifest(server.ref()).data == image_manifest()

@@ -16,6 +16,7 @@ from builder.unpack.entry import Entry, UnpackError, content
 from builder.unpack.spool import Spool
 from builder.unpack.tree import normalise
 from tests.support.debs import ar, deb
+from tests.support.errors import fails
 from tests.support.tars import File, Folder, Hard, Link, Node, tar
 
 Unpack = Callable[..., tuple[dict[str, Entry], list[Package]]]
@@ -57,9 +58,7 @@ def test_contents_can_be_read_twice_and_in_any_order(unpacked: Unpack) -> None:
 
 
 def test_zstd_is_refused_clearly(unpacked: Unpack) -> None:
-    with pytest.raises(
-        UnpackError, match=r"package-0\.deb: cannot read the compression of its member control\.tar\.zst"
-    ):
+    with fails(UnpackError, "deb-compression-unknown"):
         unpacked(deb("tool", {}, compression=".zst"))
 
 
@@ -114,7 +113,7 @@ def test_packages_come_in_order_and_may_share_folders_but_no_file(unpacked: Unpa
             (tmp_path / name).write_bytes(deb(name, {"usr/share/x": name}))
             paths.append((tmp_path / name, f"{name}.deb"))
         entries, _ = unpack(paths, spool)
-        with pytest.raises(UnpackError, match=r"usr/share/x comes from both one\.deb and two\.deb"):
+        with fails(UnpackError, "layer-path-twice"):
             normalise(entries, is_root=True)
 
 
@@ -161,8 +160,9 @@ WHOLE = deb("tool", {"usr/bin/tool": bytes(range(256)) * 40}, compression=".xz")
     ],
 )
 def test_a_damaged_package_is_named(unpacked: Unpack, data: bytes) -> None:
-    with pytest.raises(UnpackError, match=r"package-0\.deb"):
+    with pytest.raises(UnpackError) as caught:
         unpacked(data)
+    assert str(caught.value).startswith("package-0.deb")
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,9 @@ def test_a_damaged_package_is_named(unpacked: Unpack, data: bytes) -> None:
 )
 def test_what_no_layer_can_hold_is_refused(unpacked: Unpack, member: dict[str, Any]) -> None:
     data = ar({"control.tar": tar({"control": "Package: a\n"}), "data.tar": tar(member)})
-    with pytest.raises(UnpackError, match=r"package-0\.deb"):
+    with pytest.raises(UnpackError) as caught:
         unpacked(data)
+    assert str(caught.value).startswith("package-0.deb")
 
 
 @pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-deb is not installed")

@@ -15,6 +15,7 @@ from builder.unpack.entry import Entry, UnpackError, content
 from builder.unpack.spool import Spool
 from builder.unpack.tree import entries
 from tests.support.debs import PASSWD, deb
+from tests.support.errors import fails
 from tests.support.tars import Content, File, Link
 
 Root = Callable[..., dict[str, Entry]]
@@ -61,7 +62,7 @@ def test_accounts_come_from_base_passwd_without_passwords(root: Root) -> None:
 
 
 def test_without_base_passwd_there_is_no_root(root: Root) -> None:
-    with pytest.raises(UnpackError, match="needs the package base-passwd"):
+    with fails(UnpackError, "root-base-passwd-missing"):
         root(deb("tool", {"usr/bin/tool": "x"}), base=False)
 
 

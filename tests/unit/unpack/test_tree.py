@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from builder.unpack.entry import Entry, UnpackError, clean_path, content, directory, from_bytes, symlink
 from builder.unpack.spool import index
 from builder.unpack.tree import PLACED, normalise, placed
+from tests.support.errors import fails
 from tests.support.tars import File, Folder, Hard, Link, Members, Node, tar
 
 
@@ -92,7 +93,7 @@ FORBIDDEN = [
 
 @pytest.mark.parametrize("top", FORBIDDEN)
 def test_a_layer_may_not_place_files_where_bases_differ(top: str) -> None:
-    with pytest.raises(UnpackError, match=f"may not place /{top}"):
+    with fails(UnpackError, "layer-path-forbidden"):
         normalise([file(f"{top}/x")], is_root=False)
     assert normalise([file(f"{top}/x")], is_root=True)
 
@@ -101,14 +102,14 @@ def test_a_layer_may_not_place_files_where_bases_differ(top: str) -> None:
 def test_a_layer_may_place_files_below_usr_opt_etc_and_srv_but_not_in_their_place(top: str) -> None:
     assert normalise([file(f"{top}/x")], is_root=False)
     for entry in (file(top), symlink(top, "elsewhere")):
-        with pytest.raises(UnpackError, match=f"may not place /{top}"):
+        with fails(UnpackError, "layer-path-forbidden"):
             normalise([entry], is_root=False)
 
 
 @pytest.mark.parametrize("mode", [0o4755, 0o2755, 0o6755])
 def test_set_id_bits_come_with_a_root_only(mode: int) -> None:
     for entry in (file("usr/bin/x", mode=mode), directory("usr/x", mode)):
-        with pytest.raises(UnpackError, match="set-user-id or set-group-id"):
+        with fails(UnpackError, "layer-mode-forbidden"):
             normalise([entry], is_root=False)
         assert normalise([entry], is_root=True)[-1].mode == mode
 
@@ -116,7 +117,7 @@ def test_set_id_bits_come_with_a_root_only(mode: int) -> None:
 @pytest.mark.parametrize("path", ["usr/.wh.x", "usr/.wh..wh..opq", "usr/.wh.d/x", ".wh.etc"])
 def test_whiteouts_are_refused_everywhere(path: str) -> None:
     for is_root in (False, True):
-        with pytest.raises(UnpackError, match=r"begins with \.wh\."):
+        with fails(UnpackError, "layer-whiteout"):
             normalise([file(path)], is_root=is_root)
     assert normalise([file("usr/a.wh.b")], is_root=False)
 
@@ -125,13 +126,13 @@ def test_whiteouts_are_refused_everywhere(path: str) -> None:
     "other", [file("usr/a", b"y", owner="two"), symlink("usr/a", "b", "two"), directory("usr/a", owner="two")]
 )
 def test_one_path_cannot_come_from_two(other: Entry) -> None:
-    with pytest.raises(UnpackError, match="usr/a comes from both one and two"):
+    with fails(UnpackError, "layer-path-twice"):
         normalise([file("usr/a"), other], is_root=False)
 
 
 def test_even_equal_files_are_refused_unless_they_are_shared() -> None:
     twice = [file("usr/a", b"first"), file("usr/a", b"second", owner="two")]
-    with pytest.raises(UnpackError, match="comes from both"):
+    with fails(UnpackError, "layer-path-twice"):
         normalise(twice, is_root=False)
     made = normalise(twice, is_root=False, shared=frozenset({"usr/a"}))
     assert content(made[-1]) == b"first"
@@ -150,7 +151,7 @@ def test_what_a_layer_places_wins_over_what_its_packages_bring() -> None:
 
 @pytest.mark.parametrize("below", [file("usr/a"), symlink("usr/a", "b"), hardlink("usr/a", "usr/f")])
 def test_nothing_lies_below_a_file_or_link(below: Entry) -> None:
-    with pytest.raises(UnpackError, match="usr/a/b/c lies below usr/a, which is not a directory"):
+    with fails(UnpackError, "layer-path-below-file"):
         normalise([below, file("usr/f"), file("usr/a/b/c")], is_root=False)
 
 
@@ -178,7 +179,7 @@ def test_of_hard_links_the_first_name_is_the_file() -> None:
     ],
 )
 def test_a_hard_link_to_no_file_is_refused(links: list[Entry]) -> None:
-    with pytest.raises(UnpackError, match=r"is a hard link to .*, which is not a file of this layer"):
+    with fails(UnpackError, "layer-hardlink-dangling"):
         normalise(links, is_root=False)
 
 
@@ -205,13 +206,13 @@ KINDS = [tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE]
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("is_root", [False, True])
 def test_devices_and_pipes_are_refused(tmp_path: Path, kind: bytes, is_root: bool) -> None:
-    with pytest.raises(UnpackError, match="usr/x is a device, socket or pipe"):
+    with fails(UnpackError, "layer-member-special"):
         from_tar(tmp_path, {"usr/x": Node(kind)}, is_root)
 
 
 @pytest.mark.parametrize("name", ["../x", "usr/../../x", "usr/.."])
 def test_a_name_that_leaves_the_tree_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UnpackError, match="unsafe path"):
+    with fails(UnpackError, "member-path-unsafe"):
         from_tar(tmp_path, {name: "x"})
 
 
@@ -219,8 +220,9 @@ def test_a_tar_that_is_cut_short_is_refused(tmp_path: Path) -> None:
     whole = tar({f"usr/{n}": random.Random(n).randbytes(5000) for n in range(3)})
     for keep in (100, 700, 6000, len(whole) - 11000):
         (tmp_path / "layer.tar").write_bytes(whole[:keep])
-        with pytest.raises(UnpackError, match=r"is damaged|ended early"):
+        with pytest.raises(UnpackError) as caught:
             index(str(tmp_path / "layer.tar"), "layer")
+        assert caught.value.id in ("archive-damaged", "archive-truncated")
 
 
 @given(st.text())

@@ -20,6 +20,7 @@ from builder.unpack.entry import Entry, UnpackError, content
 from builder.unpack.spool import Spool
 from builder.unpack.tree import entries, normalise
 from builder.unpack.wheels import Scheme, extract, install
+from tests.support.errors import fails
 from tests.support.wheels import archive, record_hash, wheel
 
 SITE = "usr/local/lib/python3.13/dist-packages"
@@ -180,8 +181,9 @@ def test_a_part_that_no_wheel_has_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cuda.whl").write_bytes(CUDA)
     wheels = [{"file": "cuda.whl", "strip": part, "into": "usr/x"} for part in ("nvidia/cu13/bin", "nvidia/cu14")]
     spec = {"root": False, "debs": [], "wheels": wheels, "scheme": None, "files": [], "shared": []}
-    with Spool(str(tmp_path)) as spool, pytest.raises(UnpackError, match=r"none .* has a file below nvidia/cu14"):
+    with Spool(str(tmp_path)) as spool, fails(UnpackError, "wheel-part-missing") as caught:
         entries(spec, lambda item: tmp_path / item["file"], spool)
+    assert "nvidia/cu14" in str(caught.value)
 
 
 def corrupt(data: bytes) -> bytes:
@@ -219,17 +221,19 @@ LINK = archive({"tool/l": b"x", "tool-1.0.dist-info/RECORD": b""}, {"tool/l": 0o
     ],
 )
 def test_a_damaged_or_malicious_wheel_is_named(installed: Install, data: bytes) -> None:
-    with pytest.raises(UnpackError, match=r"tool\.whl"):
+    with pytest.raises(UnpackError) as caught:
         for entry in installed(data).values():
             content(entry)
+    assert str(caught.value).startswith("tool.whl")
 
 
 def test_an_encrypted_or_exotic_member_is_named(installed: Install) -> None:
     flagged = bytearray(BIG)
     for start in (BIG.index(b"PK\x03\x04") + 6, BIG.index(b"PK\x01\x02") + 8):
         flagged[start] |= 1
-    with pytest.raises(UnpackError, match=r"tool\.whl.* cannot be read"):
+    with fails(UnpackError, "archive-unreadable") as caught:
         [content(entry) for entry in installed(bytes(flagged)).values()]
+    assert str(caught.value).startswith("tool.whl")
 
 
 def test_two_members_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -237,5 +241,5 @@ def test_two_members_of_one_name_are_refused(tmp_path: Path) -> None:
     path.write_bytes(wheel("tool", {"tool/a.py": "a"}))
     with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(path, "a") as made:
         made.writestr("tool/a.py", "b")
-    with pytest.raises(UnpackError, match=r"tool/a\.py comes from both tool\.whl and tool\.whl"):
+    with fails(UnpackError, "layer-path-twice"):
         with_folders(install(path, "tool.whl", SCHEME))

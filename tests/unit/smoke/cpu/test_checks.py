@@ -372,4 +372,4 @@ def test_non_root_runs_as_an_unknown_user(tmp_path: Path) -> None:
 
 def test_media_checks_have_code_that_compiles() -> None:
     for kind in ("audio-decodes", "video-decodes", "non-root"):
-        compile(execution_of(check("a", kind)).code, kind, "exec")
+        assert compile(execution_of(check("a", kind)).code, kind, "exec").co_names

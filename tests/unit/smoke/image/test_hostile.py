@@ -253,6 +253,7 @@ def test_random_bytes_are_an_image_or_a_builder_error(tmp_path: Path) -> None:
         for _ in range(chance.randrange(1, 12)):
             data[chance.randrange(len(data))] = chance.randrange(256)
         try:
-            checked(tmp_path / str(number), bytes(data))
+            report = checked(tmp_path / str(number), bytes(data))
         except BuilderError:
             continue
+        assert report.results

@@ -1,0 +1,45 @@
+"""The names of the recipes and layers in the tables of the hardware, which all must be shipped."""
+
+from __future__ import annotations
+
+RECIPES = [
+    "nemotron-omni",
+    "nemotron-omni-vision",
+    "nemotron-nano",
+    "nemotron-nano-openai",
+    "nemotron-super",
+    "qwen3.6-35b",
+    "qwen3.6-35b-dflash",
+    "qwen3.6-27b",
+    "qwen3.6-27b-dflash",
+    "qwen3-coder-next",
+    "qwen3.5-122b",
+    "qwen3.5-122b-fp8-dual",
+    "qwen3.5-35b",
+    "qwen3-omni",
+    "gemma4-31b",
+    "gemma4-26b",
+    "gemma4-12b-coder",
+    "gemma4-31b-dflash",
+    "gemma4-26b-dflash",
+    "qwen3.5-27b-dflash",
+    "laguna-xs2-dflash",
+    "minimax-m2.7-dual",
+    "gpt-oss-120b",
+]
+
+LAYERS = [
+    "nccl",
+    "ptxas",
+    "marlin",
+    "cutlass-fp8",
+    "audio",
+    "omni",
+    "dflash",
+    "gemma4-loader",
+    "reasoning-parser",
+    "headers",
+    "ray",
+    "cluster",
+    "entrypoint",
+]
