@@ -8,6 +8,7 @@ import json
 import re
 import socketserver
 import struct
+import sys
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
@@ -71,7 +72,9 @@ def succeed(container: FakeContainer) -> int:
 class DockerDaemon:
     """images: id by name. containers: all that were created, in order. calls: method and path of each request.
 
-    refuse: why a container does not start; empty when it does.
+    load_problem, pull_problem: the error in the middle of the stream of messages; empty when there is none. cut: end
+    that stream without its end, as a daemon does that stops. refuse: why a container does not start; empty when it
+    does.
     """
 
     socket: Path
@@ -83,6 +86,8 @@ class DockerDaemon:
     calls: list[str] = field(default_factory=list)
     loaded: dict[str, bytes] = field(default_factory=dict)
     load_problem: str = ""
+    pull_problem: str = ""
+    cut: bool = False
     refuse: Callable[[FakeContainer], str] = lambda container: ""
     networks: str = "bridge"
 
@@ -112,8 +117,11 @@ class DockerDaemon:
         """Take an archive; the problem, or nothing."""
         if self.load_problem:
             return self.load_problem
-        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-            self.loaded = {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
+        try:
+            with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+                self.loaded = {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
+        except tarfile.TarError as error:
+            return str(error)
         (described,) = json.loads(self.loaded["index.json"])["manifests"]
         for item in json.loads(self.loaded["manifest.json"]):
             self.images |= dict.fromkeys(item["RepoTags"], described["digest"])
@@ -139,6 +147,11 @@ def docker_daemon(socket: Path, program: Program = succeed) -> Iterator[DockerDa
 
 class _Server(socketserver.ThreadingUnixStreamServer):
     daemon: DockerDaemon
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print a traceback, but not when the client has closed the connection."""
+        if not isinstance(sys.exception(), BrokenPipeError | ConnectionResetError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -209,8 +222,20 @@ class _Handler(BaseHTTPRequestHandler):
         self.send(200, [{"Untagged": name}]) if known else self.send(404, {"message": f"No such image: {name}"})
 
     def load(self, *, body: bytes, **_: Any) -> None:
-        problem = self.server.daemon.load(body)
-        self.chunked([json.dumps({"error": problem} if problem else {"stream": "Loaded image"}).encode() + b"\r\n"])
+        self.messages(self.server.daemon.load(body), {"stream": "Loaded image"})
+
+    def pull(self, *, query: dict[str, str], **_: Any) -> None:
+        daemon = self.server.daemon
+        if not daemon.pull_problem:
+            daemon.images[f"{query['fromImage']}@{query['tag']}"] = query["tag"]
+        self.messages(daemon.pull_problem, {"status": "Status: Downloaded newer image"})
+
+    def messages(self, problem: str, last: Json) -> None:
+        """A stream of progress messages that ends with a message of success, or goes on after an error."""
+        progress = [{"status": "Extracting", "id": "0a", "progressDetail": {"current": i}} for i in range(3)]
+        error = {"errorDetail": {"message": problem}, "error": problem}
+        items = [*progress, error, *progress] if problem else [*progress, last]
+        self.chunked((json.dumps(item).encode() + b"\r\n" for item in items), cut=self.server.daemon.cut)
 
     def list_containers(self, **_: Any) -> None:
         daemon = self.server.daemon
@@ -293,14 +318,17 @@ class _Handler(BaseHTTPRequestHandler):
                 found.ended.set()
             self.send(204)
 
-    def chunked(self, chunks: Iterator[bytes] | list[bytes]) -> None:
+    def chunked(self, chunks: Iterator[bytes], *, cut: bool = False) -> None:
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         for chunk in chunks:
             self.wfile.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
             self.wfile.flush()
-        self.wfile.write(b"0\r\n\r\n")
+        if cut:
+            self.close_connection = True
+        else:
+            self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -312,6 +340,7 @@ _ROUTES: list[tuple[str, str, Callable[..., None]]] = [
     ("GET", "/images/(.+)/json", _Handler.inspect_image),
     ("DELETE", "/images/(.+)", _Handler.remove_image),
     ("POST", "/images/load", _Handler.load),
+    ("POST", "/images/create", _Handler.pull),
     ("GET", "/containers/json", _Handler.list_containers),
     ("POST", "/containers/create", _Handler.create),
     ("GET", "/containers/([^/]+)/json", _Handler.inspect),

@@ -1,4 +1,4 @@
-"""The docker daemon through its API: what is asked, what comes of it, and errors by id."""
+"""The docker daemon through its API: requests, results, and errors by id."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from builder.errors import EngineError, PinError
 from tests.support.docker_daemon import DockerDaemon, FakeContainer, docker_daemon
 from tests.support.errors import fails
 from tests.support.project import ROOT
+
+PULLED = "registry.lan/team/app@sha256:" + "2" * 64
 
 
 @pytest.fixture
@@ -147,7 +149,7 @@ class TestImages:
             daemon.load(lambda file: [file.write(b"x" * 1_000_000) for _ in range(5)])
         assert parts == [b"x" * 5_000_000]
 
-    def test_what_the_archive_raises_is_raised(self, fake: DockerDaemon) -> None:
+    def test_an_error_while_the_archive_is_written_is_raised(self, fake: DockerDaemon) -> None:
         def broken(file: IO[bytes]) -> None:
             file.write(b"begin")
             raise PinError("a layer is damaged", id="layer-damaged")
@@ -155,11 +157,35 @@ class TestImages:
         with Daemon() as daemon, fails(PinError, "layer-damaged"):
             daemon.load(broken)
 
-    def test_what_the_daemon_does_not_take(self, fake: DockerDaemon) -> None:
+    def test_an_error_in_the_stream_of_a_load(self, fake: DockerDaemon) -> None:
         fake.load_problem = "archive/tar: invalid tar header"
         with Daemon() as daemon, fails(EngineError, "docker-refused") as caught:
             daemon.load(lambda file: file.write(b"x"))
         assert caught.value.cause == "archive/tar: invalid tar header"
+
+    def test_a_load_whose_stream_breaks_off(self, fake: DockerDaemon) -> None:
+        fake.load, fake.cut = lambda archive: "", True  # type: ignore[method-assign]
+        with Daemon() as daemon, fails(EngineError, "docker-unreachable"):
+            daemon.load(lambda file: file.write(b"x"))
+
+    def test_an_image_is_pulled_by_its_digest(self, fake: DockerDaemon) -> None:
+        with Daemon() as daemon:
+            daemon.pull(PULLED)
+            assert daemon.image_id(PULLED) == PULLED.partition("@")[2]
+        assert "POST /images/create" in fake.calls
+
+    def test_an_error_in_the_stream_of_a_pull(self, fake: DockerDaemon) -> None:
+        fake.pull_problem = "failed to register layer: no space left on device"
+        with Daemon() as daemon:
+            with fails(EngineError, "docker-refused") as caught:
+                daemon.pull(PULLED)
+            assert caught.value.cause == "failed to register layer: no space left on device"
+            assert daemon.image_id(PULLED) is None
+
+    def test_a_pull_whose_stream_breaks_off(self, fake: DockerDaemon) -> None:
+        fake.cut = True
+        with Daemon() as daemon, fails(EngineError, "docker-unreachable"):
+            daemon.pull(PULLED)
 
 
 class TestContainers:
