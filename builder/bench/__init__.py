@@ -1,1 +1,1 @@
-"""`builder bench`: prefill and decode rates of a running server."""
+"""Measurement of prefill and decode rates of a running vLLM server, for `builder bench`."""

@@ -1,7 +1,7 @@
 """Measures prefill and decode rates of an OpenAI-compatible vLLM server.
 
-Every prompt carries a nonce, so that no cached prefix is measured; `ignore_eos` makes the answer as long as asked;
-token counts are the server's own; reasoning counts as decoding. From spark-vllm-guide section 10 and vllm-on-dgx-spark
+Every prompt has a nonce, so that no cached prefix is measured; `ignore_eos` makes the answer as long as requested;
+the server counts the tokens; reasoning counts as decoding. From spark-vllm-guide section 10 and vllm-on-dgx-spark
 table 2.
 """
 
@@ -28,7 +28,7 @@ TIMEOUT = 900.0
 
 @dataclass(frozen=True)
 class Scenario:
-    """One kind of request. prompt_tokens is approximate; results hold the server's exact count."""
+    """A length of prompt and answer. prompt_tokens is approximate; results have the server's exact count."""
 
     name: str
     prompt_tokens: int
@@ -78,14 +78,15 @@ class Result:
 
 
 def prompt(tokens: int, nonce: str) -> str:
-    """A text of about that many tokens. With a new nonce no earlier request begins alike."""
+    """A text of about that many tokens. A new nonce gives it a prefix that no earlier request had."""
     return f"[run {nonce}] Read the text below, then reply.\n\n" + _SENTENCE * max(1, tokens // _WORDS_PER_SENTENCE)
 
 
 class Server:
-    """A running server. url: with or without /v1. key: the API key, never printed. think: force it on or off.
+    """A running server. url: with or without /v1. key: the API key, never printed. think: turn thinking on or off;
+    None: the server's default.
 
-    Raises UsageError for text that is no URL, and NetworkError when the server does not name the model that it serves.
+    Raises UsageError for an invalid URL, and NetworkError when the server does not return the name of its model.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class Server:
             return str(answer.json()["data"][0]["id"])
         except (requests.RequestException, ValueError, LookupError, TypeError) as error:
             raise NetworkError(
-                "the server does not name the model that it serves",
+                "the server does not return the name of its model",
                 id="bench-model-unknown",
                 where=self.url,
                 cause=_cause(error),
@@ -188,18 +189,18 @@ class Server:
                 "no tokens were streamed, or no usage was reported",
                 id="bench-no-tokens",
                 where=self.url,
-                cause="a reasoning parser may hold the text back until the thought ends",
+                cause="a reasoning parser may send no text until the reasoning ends",
                 next="--no-think, or more --output-tokens",
             )
-        asked, made = int(usage["prompt_tokens"]), int(usage["completion_tokens"])
+        prompt_tokens, output_tokens = int(usage["prompt_tokens"]), int(usage["completion_tokens"])
         ttft, decoding = first - begin, last - first
         return Sample(
-            prompt_tokens=asked,
-            output_tokens=made,
+            prompt_tokens=prompt_tokens,
+            output_tokens=output_tokens,
             ttft=ttft,
             total=last - begin,
-            prefill=asked / ttft if ttft > 0 else None,
-            decode=(made - 1) / decoding if made > 1 and decoding > 0 else None,
+            prefill=prompt_tokens / ttft if ttft > 0 else None,
+            decode=(output_tokens - 1) / decoding if output_tokens > 1 and decoding > 0 else None,
             reasoning_chunks=reasoning,
             answer_chunks=content,
         )
@@ -215,17 +216,17 @@ def _is_url(text: str) -> bool:
 
 
 def _cause(error: Exception) -> str:
-    """The cause of a failed request. The error's own text repeats the address and may hold what was sent."""
+    """The cause of a failed request. The text of the error itself repeats the URL and may contain the request."""
     import requests
 
     answer = getattr(error, "response", None)
     if isinstance(error, requests.HTTPError) and answer is not None:
-        return f"it answered {answer.status_code}"
+        return f"the server answered {answer.status_code}"
     if isinstance(error, requests.Timeout):
         return "no answer in time"
     if isinstance(error, requests.ConnectionError):
         return "no connection"
-    return f"its answer is not that of an OpenAI-compatible server ({type(error).__name__})"
+    return f"the answer is not that of an OpenAI-compatible server ({type(error).__name__})"
 
 
 def _kind(delta: dict[str, Any]) -> str | None:

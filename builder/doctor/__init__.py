@@ -1,1 +1,1 @@
-"""What can go wrong on a machine that serves recipes: small checks, each with a message and a fix."""
+"""The checks of `builder doctor`: driver, GPU, memory, disk, docker and the link, each with a message and a fix."""

@@ -1,4 +1,4 @@
-"""The checks. Each looks at one thing; what cannot be seen here is said, not failed."""
+"""The list of checks in the order of the report. A fact that cannot be read here is `unknown`, never `failed`."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ CHECKS: tuple[Check, ...] = (
 
 
 def examine(q: Question) -> list[Answer]:
-    """The answers of all checks that have to do with the question."""
+    """The answers of all checks that apply to the question."""
     return [answer for check in CHECKS if (answer := check(q)) is not None]

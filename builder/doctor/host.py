@@ -1,4 +1,4 @@
-"""What a check may ask a machine: commands, files, free disk, docker's daemon. Nothing is changed."""
+"""Read access to a machine for checks: commands, files, free disk space, docker's daemon. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from builder.engine.containers import ListedContainer
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended: exit status and standard output, with standard error where it failed."""
+    """The exit status and standard output of a command, with standard error when it failed."""
 
     code: int
     text: str
 
 
 class Host(Protocol):
-    """A machine. `run` and `read` return None for a command or file that is not there."""
+    """A machine. `run` and `read` return None for a command or file that does not exist."""
 
     def run(self, *words: str) -> Outcome | None: ...
 
@@ -40,7 +40,7 @@ class Host(Protocol):
 
 
 class ThisHost:
-    """The machine this runs on."""
+    """The machine that this process runs on."""
 
     def run(self, *words: str) -> Outcome | None:
         try:
@@ -68,7 +68,7 @@ class ThisHost:
         return os.environ.get(name)
 
     def docker_info(self) -> Mapping[str, Any]:
-        """What docker's daemon says of itself. Raises EngineError when it does not answer."""
+        """The daemon's information, as of `docker info`. Raises EngineError when it does not answer."""
         # Imported here: the docker SDK takes 0.3 s, and most commands ask the host for other things.
         from builder.engine.daemon import Daemon
 
@@ -76,7 +76,7 @@ class ThisHost:
             return daemon.info()
 
     def containers(self) -> Sequence[ListedContainer]:
-        """The containers that run in docker's daemon. Raises EngineError when it does not answer."""
+        """The running containers of docker's daemon. Raises EngineError when it does not answer."""
         # Imported here, as in `docker_info`.
         from builder.engine.daemon import Daemon
 

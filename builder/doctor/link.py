@@ -1,4 +1,4 @@
-"""Checks of the link between two nodes."""
+"""Checks of the link between two nodes: MTU, RoCE, locked memory, jumbo frames to the peer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def link(q: Question) -> Answer | None:
     if not q.two:
         return None
     if q.interface is None:
-        return Answer("link", "unknown", "say which interface is the direct link", "--interface NAME")
+        return Answer("link", "unknown", "the interface of the direct link is not given", "--interface NAME")
     mtu = q.host.read(f"/sys/class/net/{q.interface}/mtu")
     if mtu is None:
         return Answer("link", "failed", f"there is no interface {q.interface}", "ip -br link lists them")
@@ -42,7 +42,7 @@ def roce(q: Question) -> Answer | None:
     if good:
         return Answer("roce", "ok", f"GID 3 is RoCE v2 over IPv4 on {', '.join(good)}")
     message = f"{', '.join(devices)}: GID 3 is not RoCE v2 over IPv4"
-    return Answer("roce", "failed", message, "give the link an IPv4 address; show_gids tells the index")
+    return Answer("roce", "failed", message, "give the link an IPv4 address; show_gids prints the index")
 
 
 def memlock(q: Question) -> Answer | None:
@@ -51,7 +51,7 @@ def memlock(q: Question) -> Answer | None:
     text = q.host.read("/proc/self/limits") or ""
     found = re.search(r"Max locked memory\s+(\S+)", text)
     if not found:
-        return Answer("memlock", "unknown", "the limit on locked memory cannot be seen")
+        return Answer("memlock", "unknown", "the limit on locked memory cannot be read")
     if found[1] == "unlimited":
         return Answer("memlock", "ok", "locked memory is not limited")
     message = f"locked memory is limited to {found[1]} bytes here"
@@ -62,7 +62,7 @@ def peer(q: Question) -> Answer | None:
     if not q.two:
         return None
     if q.peer is None:
-        return Answer("peer", "unknown", "say the other node's address", "--peer ADDRESS")
+        return Answer("peer", "unknown", "the address of the other node is not given", "--peer ADDRESS")
     got = q.host.run("ping", "-c", "1", "-W", "2", "-M", "do", "-s", "8972", q.peer)
     if got is None:
         return Answer("peer", "unknown", "ping is not installed here")

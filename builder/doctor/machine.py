@@ -22,7 +22,7 @@ def driver(q: Question) -> Answer:
         wanted = (q.base.driver if q.base else None) or ""
         if at_least(wanted, "590.0"):
             message = f"driver {version}; {q.base.name if q.base else 'the base'} is built for {wanted}"
-            fix = "stay on 580: its log should say Forward Compatibility mode ENABLED; where it says UNAVAILABLE, take "
+            fix = "stay on 580: its log should show Forward Compatibility mode ENABLED; if it shows UNAVAILABLE, use "
             return Answer("driver", "warning", message, f"{fix}a vllm-openai base")
         return Answer("driver", "ok", f"driver {version}" + (f"; the base needs {wanted}" if wanted else ""))
     if branch >= 590:
@@ -44,7 +44,7 @@ def gpu(q: Question) -> Answer:
 def kernel(q: Question) -> Answer:
     got = q.host.run("uname", "-r")
     if got is None or got.code:
-        return Answer("kernel", "unknown", "uname says nothing")
+        return Answer("kernel", "unknown", "uname prints no kernel release")
     release = got.text.strip()
     off = "kho=off" in (q.host.read("/proc/cmdline") or "")
     if release.startswith("7.0.0-1019") and not off:
@@ -67,10 +67,10 @@ def memory(q: Question) -> Answer:
     # vLLM's own default.
     share = float(given) if isinstance(given, int | float) else 0.9
     needed = share * total
-    message = f"{free / GIB:.0f} of {total / GIB:.0f} GiB can be had; {needed / GIB:.0f} are asked for"
+    message = f"{free / GIB:.0f} of {total / GIB:.0f} GiB are available; {needed / GIB:.0f} are needed"
     if free >= needed:
         return Answer("memory", "ok", message)
-    fix = "stop neighbours, or lower --gpu-memory-utilization"
+    fix = "stop other programs, or lower --gpu-memory-utilization"
     return Answer("memory", "failed" if q.recipe else "warning", message, fix)
 
 
@@ -80,7 +80,7 @@ def page_cache(q: Question) -> Answer:
         return Answer("page-cache", "unknown", "/proc/meminfo cannot be read")
     size, total = found["Cached"], found.get("MemTotal", 0)
     if total and size > 0.2 * total:
-        message = f"{size / GIB:.0f} GiB of page cache compete with CUDA"
+        message = f"{size / GIB:.0f} GiB of page cache compete with CUDA for memory"
         return Answer("page-cache", "warning", message, "sudo sh -c 'sync; echo 3 > /proc/sys/vm/drop_caches'")
     return Answer("page-cache", "ok", f"{size / GIB:.1f} GiB of page cache")
 
@@ -89,25 +89,25 @@ def leaked(q: Question) -> Answer:
     found = _meminfo(q)
     apps = q.host.run("nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader")
     if not {"MemTotal", "MemFree", "Cached"} <= found.keys() or apps is None or apps.code:
-        return Answer("leaked-memory", "unknown", "whether memory leaked cannot be seen here")
+        return Answer("leaked-memory", "unknown", "leaked memory cannot be measured here")
     parts = ("MemFree", "Cached", "Buffers", "AnonPages", "Slab", "Shmem", "PageTables", "KernelStack")
     known = sum(found.get(name, 0) for name in parts) - found.get("Shmem", 0)
     missing = found["MemTotal"] - known
     if not apps.text.strip() and missing > 16 * GIB:
-        message = f"{missing / GIB:.0f} GiB are held by nobody: a killed container leaks CUDA memory"
-        return Answer("leaked-memory", "failed", message, "reboot; nothing else gives it back")
+        message = f"{missing / GIB:.0f} GiB are in use, but by no process: a killed container leaks CUDA memory"
+        return Answer("leaked-memory", "failed", message, "reboot; nothing else frees it")
     return Answer("leaked-memory", "ok", "no leaked CUDA memory")
 
 
 def disk(q: Question) -> Answer:
     free = q.host.free_disk("/var/lib/docker") or q.host.free_disk("/")
     if free is None:
-        return Answer("disk", "unknown", "free space cannot be seen")
-    # memory_gb is of one node; both hold all of the weights.
+        return Answer("disk", "unknown", "free space cannot be read")
+    # memory_gb is per node; both nodes store all of the weights.
     weights = (q.recipe.model.memory_gb or 0) * q.recipe.nodes * 1e9 if q.recipe else 0
     what = "image and weights" if weights else "the image"
     if weights and _staged(q):
-        weights, what = 0, "the image; weights are there"
+        weights, what = 0, "the image; the weights are on the disk"
     needed = 30e9 + weights
     message = f"{free / 1e9:.0f} GB free; about {needed / 1e9:.0f} for {what}"
     fix = "docker image prune; builder gc"
@@ -115,7 +115,7 @@ def disk(q: Question) -> Answer:
 
 
 def _staged(q: Question) -> bool:
-    """Whether the weights lie where `builder prefetch` puts them."""
+    """Whether the weights are in the folder that `builder prefetch` downloads them to."""
     assert q.recipe is not None
     home = q.host.env("HOME") or "/root"
     for env, words in prefetch(q.recipe)[:1]:

@@ -1,4 +1,4 @@
-"""What a check is asked, and what it answers."""
+"""The interface of checks: Question, the machine and recipe to check, and Answer, the state with message and fix."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ State = Literal["ok", "warning", "failed", "unknown"]
 
 @dataclass(frozen=True)
 class Question:
-    """What the machine is asked for: serving this recipe on this base, with this peer. All may be missing."""
+    """A machine that is to serve a recipe on a base, with a peer on an interface. Only the machine is required."""
 
     host: Host
     recipe: Recipe | None = None
@@ -25,14 +25,14 @@ class Question:
 
     @property
     def two(self) -> bool:
-        """Whether it is about two nodes."""
-        asked = self.interface is not None or self.peer is not None
-        return asked or (self.recipe is not None and self.recipe.nodes == 2)
+        """Whether two nodes are checked."""
+        linked = self.interface is not None or self.peer is not None
+        return linked or (self.recipe is not None and self.recipe.nodes == 2)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a check found."""
+    """The result of a check."""
 
     id: str
     state: State
@@ -41,4 +41,4 @@ class Answer:
 
 
 Check = Callable[[Question], Answer | None]
-"""None: the check has nothing to do with the question."""
+"""Returns None when the check does not apply to the question."""

@@ -1,4 +1,4 @@
-"""Checks of what runs and builds images: docker, its GPU runtime, engines, registries, tokens, front ends."""
+"""Checks of software: docker, its GPU runtime, engines, registry logins, HF_TOKEN, front ends."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def token(q: Question) -> Answer | None:
 
 
 def engine(q: Question) -> Answer:
-    """Whether layers can be compiled here. A machine that only runs images needs no engine."""
+    """Whether an engine can compile layers here. A machine that only runs images needs none."""
     found = []
     for name, words in (("docker", ("docker", "buildx", "version")), ("buildah", ("buildah", "--version"))):
         got = q.host.run(*words)
@@ -47,12 +47,12 @@ def engine(q: Question) -> Answer:
             found.append(f"{name} ({got.text.strip().splitlines()[0]})")
     if found:
         return Answer("engine", "ok", f"layers can be compiled with {' or '.join(found)}")
-    message = "neither docker with buildx nor buildah is here: no layer can be compiled"
+    message = "neither docker with buildx nor buildah is installed: no layer can be compiled"
     return Answer("engine", "warning", message, "apt-get install buildah; builder engines lists what is missing")
 
 
 def registry(q: Question) -> Answer | None:
-    """Whether docker has a login for NVIDIA's registry. The login itself is not read."""
+    """Whether docker's configuration has a login for NVIDIA's registry. The login itself is not used."""
     if q.base is None or q.base.pin is None or not q.base.pin.image.startswith("nvcr.io/"):
         return None
     folder = q.host.env("DOCKER_CONFIG") or f"{q.host.env('HOME') or '/root'}/.docker"
@@ -64,12 +64,12 @@ def registry(q: Question) -> Answer | None:
     helpers = config.get("credHelpers") or {}
     if "nvcr.io" in (config.get("auths") or {}) or "nvcr.io" in helpers or config.get("credsStore"):
         return Answer("registry", "ok", "docker has a login for nvcr.io, or a store of logins")
-    fix = "where it is refused: docker login nvcr.io, user $oauthtoken, an NGC API key as password"
+    fix = "if a pull is refused: docker login nvcr.io, user $oauthtoken, an NGC API key as password"
     return Answer("registry", "warning", "docker has no login for nvcr.io: a pull may be refused with 401", fix)
 
 
 def front_end(q: Question) -> Answer | None:
-    """Whether a front end in a container reaches the server, which is not at its localhost."""
+    """Whether a front end in a container can reach the server: its own localhost is not the server's."""
     try:
         found = [row for row in q.host.containers() if "open-webui" in row.image]
     except EngineError:
@@ -80,6 +80,6 @@ def front_end(q: Question) -> Answer | None:
     if front.networks == ("bridge",):
         server = q.recipe.name if q.recipe else "the server's container"
         fix = f"docker network create ai; connect {front.name} and {server} to it; then the URL is http://{server}:8000/v1"
-        message = f"{front.name} is on the default bridge: localhost is the container itself there"
+        message = f"{front.name} is on the default bridge: its localhost is the container itself"
         return Answer("front-end", "warning", message, fix)
     return Answer("front-end", "ok", f"{front.name} is on {','.join(front.networks)}")

@@ -1,1 +1,1 @@
-"""How a recipe's image is run on a Spark: as a command, a compose file or a unit."""
+"""The container that serves a recipe: its specification, and its forms for docker, compose, systemd and the SDK."""

@@ -1,4 +1,4 @@
-"""A container as the keywords of the docker SDK's `containers.create`: the same as `docker_words` of serve/formats."""
+"""Container to keywords of the docker SDK's `containers.create`, equal to the options of `formats.docker_words`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from builder.serve.spec import Container
 
 
 def create_options(c: Container, *, home: str) -> dict[str, Any]:
-    """All but name, image and command. Secrets have their values from the environment, as with `docker run --env NAME`.
+    """All options but name, image and command. Secrets get their values from the environment, as with `--env NAME`.
 
-    home: what a leading ~ of a host path becomes.
+    home: replaces a leading ~ of a host path.
     """
     secrets = {name: os.environ[name] for name in c.secrets if name in os.environ}
     options: dict[str, Any] = {

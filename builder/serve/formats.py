@@ -1,4 +1,4 @@
-"""A container as a docker command, a compose file, a systemd unit or an environment file, each quoted for its place."""
+"""Container to text: a docker command, a compose file, a systemd unit or an environment file, each with its quoting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FRONT_END = "${OPEN_WEBUI_IMAGE:-ghcr.io/open-webui/open-webui:main}"
 
 
 def docker_words(c: Container, *, detach: bool = True, restart: bool = True, home: str = "~") -> list[str]:
-    """The words of `docker run`. restart: a detached one comes back. home: what a leading ~ of a host path becomes."""
+    """The arguments of `docker run`. restart: also restart it, if detached. home: replaces a leading ~ of a host path."""
     words = ["docker", "run", "--name", c.name, "--gpus", "all", "--ipc", "host"]
     words += ["--detach"] if detach else ["--rm"]
     words += ["--restart", "unless-stopped"] if detach and restart else []
@@ -51,14 +51,14 @@ def docker_command(c: Container) -> str:
 
 
 def shell(word: str) -> str:
-    """One word for a shell; a leading ~/ stays the home folder."""
+    """One word for a shell; a leading ~/ becomes "$HOME"/."""
     if word.startswith("~/"):
         return '"$HOME"/' + shlex.quote(word[2:])
     return shlex.quote(word)
 
 
 def compose(c: Container) -> str:
-    """A compose file. `$` of values is doubled, since compose replaces variables.
+    """A compose file. `$` in values is doubled, because compose replaces variables.
 
     Its profile `front-end` adds Open WebUI on the same network, as spark-vllm-guide section 11 advises.
     """
@@ -74,7 +74,7 @@ def compose(c: Container) -> str:
     service |= {"ulimits": {"memlock": {"soft": -1, "hard": -1}}} if c.memlock else {}
     service |= {"devices": [f"{device}:{device}" for device in c.devices]} if c.devices else {}
     service |= {"user": c.user} if c.user else {}
-    # A name without a value is taken from the environment of who starts it.
+    # compose takes a name without a value from the environment of its own process.
     service["environment"] = [*(f"{name}={_dollars(value)}" for name, value in c.env), *c.secrets]
     service["volumes"] = [_compose_bind(mount) for mount in c.mounts]
     gpus = {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
@@ -88,26 +88,26 @@ def compose(c: Container) -> str:
 
 
 def _front_end(c: Container) -> dict[str, Any]:
-    """Open WebUI. In a container of its own localhost is not the server: it is addressed by name, or as the host."""
+    """Open WebUI. Its localhost is its own container: it reaches the server by name, or through the host."""
     server = f"{c.name}:{c.ports[1]}" if c.ports else f"host.docker.internal:{c.port}"
     key = "${VLLM_API_KEY:-none}" if "VLLM_API_KEY" in c.secrets else "none"
     environment = [f"OPENAI_API_BASE_URL=http://{server}/v1", f"OPENAI_API_KEY={key}", "ENABLE_OLLAMA_API=false"]
-    made: dict[str, Any] = {"image": FRONT_END, "profiles": ["front-end"], "restart": "unless-stopped"}
-    made |= {"ports": ["3000:8080"], "volumes": ["front-end:/app/backend/data"]}
-    # A large model takes longer to load than the ten seconds that it waits for the list of models.
-    made["environment"] = [*environment, "AIOHTTP_CLIENT_TIMEOUT_MODEL_LIST=30"]
-    return made if c.ports else {**made, "extra_hosts": ["host.docker.internal:host-gateway"]}
+    service: dict[str, Any] = {"image": FRONT_END, "profiles": ["front-end"], "restart": "unless-stopped"}
+    service |= {"ports": ["3000:8080"], "volumes": ["front-end:/app/backend/data"]}
+    # A large model takes longer to load than the ten seconds that Open WebUI waits for the list of models.
+    service["environment"] = [*environment, "AIOHTTP_CLIENT_TIMEOUT_MODEL_LIST=30"]
+    return service if c.ports else {**service, "extra_hosts": ["host.docker.internal:host-gateway"]}
 
 
 def env_file(c: Container) -> str:
-    """The container's environment for `docker run --env-file`. A name alone is taken from who starts it."""
+    """The container's environment for `docker run --env-file`. docker takes a name alone from its own environment."""
     return "".join(f"{line}\n" for line in (*(f"{name}={value}" for name, value in c.env), *c.secrets))
 
 
 def systemd(c: Container, *, home: str) -> str:
-    """A system unit that runs the container in the foreground. Secrets come from /etc/builder/NAME.env.
+    """A system unit that runs the container in the foreground. It reads secrets from /etc/builder/NAME.env.
 
-    home: of the user whose folders are mounted; a system unit's own %h is root's.
+    home: that of the user whose folders are mounted; %h of a system unit is root's.
     """
     words = docker_words(c, detach=False, home=home)
     start = " ".join(unit_word(word) for word in words)
@@ -120,7 +120,7 @@ def systemd(c: Container, *, home: str) -> str:
 
 
 def unit_word(word: str) -> str:
-    """One word of a unit's command line: in double quotes, with %, $ and backslashes kept as they are."""
+    """One word of a unit's command line: in double quotes, with %, $ and backslashes escaped."""
     if re.fullmatch(r"[A-Za-z0-9_@:=,./+-]+", word):
         return word
     text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
@@ -133,7 +133,7 @@ def _published(c: Container) -> str:
 
 
 def bind(mount: Mount, home: str) -> str:
-    """A mount as docker's `HOST:CONTAINER[:ro]`. home: what a leading ~ of a host path becomes."""
+    """A mount as docker's `HOST:CONTAINER[:ro]`. home: replaces a leading ~ of a host path."""
     host = home + mount.host[1:] if mount.host.startswith("~/") else mount.host
     return f"{host}:{mount.container}" + (":ro" if mount.read_only else "")
 

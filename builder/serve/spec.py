@@ -1,4 +1,4 @@
-"""What a container needs to serve a recipe: a pure value, made from recipe, base and the user's machine."""
+"""Container: image, command, environment, mounts and ports that serve a recipe; prefetch, warm-up and netplan."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from builder.plan.command import serving
 RAY_PORT = 6379
 COMPILE_CACHE = "~/vllm-compile-cache"
 USER_HOME = "/home/vllm"
-"""Where a user who is not root keeps what is compiled: images have no home for a user that they do not know."""
+"""The home and compile cache of a user who is not root: images have no home for a user without an account."""
 
 
 @dataclass(frozen=True)
 class Mount:
-    """A folder of the host in the container. A host path may begin with ~/, the home of who runs it."""
+    """A folder of the host in the container. A host path may begin with ~/, the home of the user who runs it."""
 
     host: str
     container: str
@@ -40,7 +40,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Container:
-    """A container: everything that `docker run` gets. env holds values, secrets only names."""
+    """A container: all options of `docker run`. env holds names and values, secrets only names."""
 
     name: str
     image: str
@@ -48,9 +48,9 @@ class Container:
     secrets: tuple[str, ...]
     mounts: tuple[Mount, ...]
     port: int
-    """That the server listens on."""
+    """The port that the server listens on."""
     ports: tuple[int, int] | None
-    """Of the host and of the container; None on the host's network."""
+    """The ports of the host and of the container; None on the host's network."""
     shm_size: str | None
     memlock: bool
     devices: tuple[str, ...]
@@ -58,9 +58,9 @@ class Container:
     command: tuple[str, ...]
     user: str | None = None
     serves: bool = True
-    """Whether requests go to this container: not to the worker of two nodes."""
+    """Whether this container answers requests: the worker of two nodes does not."""
     listen: str | None = None
-    """The host's address that the port is published on; None: all of them."""
+    """The address of the host that the port is published on; None: all addresses."""
 
 
 def container(
@@ -75,7 +75,7 @@ def container(
 ) -> Container:
     """The container that serves `recipe` from `image`. node: which of two machines this is. user: UID:GID, not root.
 
-    Raises UsageError when a recipe for two nodes gets none, and where an option does not fit the recipe.
+    Raises UsageError when a recipe for two nodes gets no node, and when an option does not fit the recipe.
     """
     check_nodes(recipe, node)
     host_network = recipe.run.network == "host" or recipe.nodes == 2
@@ -91,12 +91,12 @@ def container(
     named = image.rpartition("@")[2]
     cache = Digest(named).hex if is_digest(named) else re.sub(r"[^A-Za-z0-9._-]+", "-", named)[-64:]
     mounts = [Mount(item.host, item.container, item.read_only) for item in recipe.run.volumes]
-    # A compile cache of another image corrupts this one's: one folder for each.
+    # The compile cache of one image corrupts that of another: each has a folder.
     mounts.append(Mount(f"{COMPILE_CACHE}/{cache}", USER_HOME if user else "/root/.cache/vllm"))
     if user:
         env["HOME"] = USER_HOME
     entrypoint, command = serving(recipe, base)
-    made = Container(
+    single = Container(
         name=recipe.name,
         image=image,
         env=tuple(sorted(env.items())),
@@ -112,17 +112,17 @@ def container(
         user=user,
     )
     if node is None:
-        return made
+        return single
     words = (*(entrypoint or ()), *command)
     words = words if entrypoint is not None or words[:2] == ("vllm", "serve") else ("vllm", "serve", *words)
-    return _on_node(made, recipe, node, words)
+    return _on_node(single, recipe, node, words)
 
 
 def check_nodes(recipe: Recipe, node: Node | None) -> None:
-    """Raises UsageError when a recipe for two Sparks is not told which this is, or one for a single one is."""
+    """Raises UsageError for a recipe for two Sparks without a node, and for a recipe for one Spark with a node."""
     if recipe.nodes == 2 and node is None:
         raise UsageError(
-            f"{recipe.name} runs on two Sparks: name this one's role",
+            f"{recipe.name} runs on two Sparks: the role of this one is missing",
             id="serve-role-missing",
             cause="interface names differ from machine to machine",
             next=f"builder run --recipe {recipe.name} --role head --ip ADDRESS --interface NAME"
@@ -137,17 +137,17 @@ def check_nodes(recipe: Recipe, node: Node | None) -> None:
 
 
 def transport(recipe: Recipe) -> str:
-    """How two nodes talk: roce or socket, as the recipe sets the layer cluster."""
+    """The transport between two nodes, roce or socket: a parameter of the layer cluster."""
     return str(next((use.set.get("transport", "roce") for use in recipe.layers if use.layer == "cluster"), "roce"))
 
 
 def is_file(mount: Mount) -> bool:
-    """Whether a mount is of one file, as its name in the container tells."""
+    """Whether a mount is one file, judged by the suffix of its path in the container."""
     return re.search(r"\.(py|jinja|json|ya?ml|txt)$", mount.container) is not None
 
 
-def _on_node(made: Container, recipe: Recipe, node: Node, words: tuple[str, ...]) -> Container:
-    env = {**dict(made.env), "VLLM_HOST_IP": node.ip, "GLOO_SOCKET_IFNAME": node.interface}
+def _on_node(single: Container, recipe: Recipe, node: Node, words: tuple[str, ...]) -> Container:
+    env = {**dict(single.env), "VLLM_HOST_IP": node.ip, "GLOO_SOCKET_IFNAME": node.interface}
     env["NCCL_SOCKET_IFNAME"] = node.interface
     if transport(recipe) == "roce":
         if not node.hca:
@@ -166,8 +166,8 @@ def _on_node(made: Container, recipe: Recipe, node: Node, words: tuple[str, ...]
         join = ("ray", "start", f"--address={node.head}:{RAY_PORT}", "--num-gpus=1", f"--node-ip-address={node.ip}")
         script = f"exec {shlex.join(join)} --block"
     return replace(
-        made,
-        name=f"{made.name}-{node.role}",
+        single,
+        name=f"{single.name}-{node.role}",
         env=tuple(sorted(env.items())),
         entrypoint="/bin/bash",
         command=("-c", script),
@@ -176,7 +176,7 @@ def _on_node(made: Container, recipe: Recipe, node: Node, words: tuple[str, ...]
 
 
 def warm_up(recipe: Recipe, port: int) -> tuple[str, ...]:
-    """A first small request: it pays for what is compiled then, 25 to 60 seconds."""
+    """A small first request as a curl command: kernels are compiled during it, for 25 to 60 seconds."""
     import json
 
     name = recipe.serve.flags.get("served-model-name") or recipe.serve.model or recipe.model.id
@@ -186,28 +186,28 @@ def warm_up(recipe: Recipe, port: int) -> tuple[str, ...]:
 
 
 def prefetch(recipe: Recipe) -> list[tuple[dict[str, str], tuple[str, ...]]]:
-    """The commands that stage the weights: environment and words of each. Host paths may begin with ~/."""
-    made: list[tuple[dict[str, str], tuple[str, ...]]] = []
+    """The commands that download the weights: environment and arguments of each. Host paths may begin with ~/."""
+    commands: list[tuple[dict[str, str], tuple[str, ...]]] = []
     home = next((v.host for v in recipe.run.volumes if v.container == recipe.run.env.get("HF_HOME")), "~/vllm")
     path = recipe.serve.model if (recipe.serve.model or "").startswith("/") else None
     local = next((v.host for v in recipe.run.volumes if path and v.container == path), None)
     if local is not None:
-        made.append(({}, ("hf", "download", recipe.model.id, "--local-dir", local)))
+        commands.append(({}, ("hf", "download", recipe.model.id, "--local-dir", local)))
     else:
-        made.append(({"HF_HOME": home}, ("hf", "download", recipe.model.id)))
+        commands.append(({"HF_HOME": home}, ("hf", "download", recipe.model.id)))
     for item in recipe.run.downloads:
         repository, _, file = item.partition(":")
         if file:
-            made.append(({}, ("hf", "download", repository, file, "--local-dir", home)))
+            commands.append(({}, ("hf", "download", repository, file, "--local-dir", home)))
         else:
-            made.append(({"HF_HOME": home}, ("hf", "download", repository)))
-    return made
+            commands.append(({"HF_HOME": home}, ("hf", "download", repository)))
+    return commands
 
 
 def netplan(interface: str, address: str) -> str:
     """A netplan file for the direct link between two Sparks, with jumbo frames.
 
-    A bond keeps the members that another file gives it: netplan merges what files say of one name.
+    A bond keeps the members that another file defines: netplan merges definitions of the same name.
     """
     import yaml
 
