@@ -14,7 +14,7 @@ FRONT_END = "${OPEN_WEBUI_IMAGE:-ghcr.io/open-webui/open-webui:main}"
 
 
 def docker_words(c: Container, *, detach: bool = True, restart: bool = True, home: str = "~") -> list[str]:
-    """The arguments of `docker run`. restart: also restart it, if detached. home: replaces a leading ~ of a host path."""
+    """The arguments of `docker run`. restart: of a detached container. home: replaces a leading ~ of a host path."""
     words = ["docker", "run", "--name", c.name, "--gpus", "all", "--ipc", "host"]
     words += ["--detach"] if detach else ["--rm"]
     words += ["--restart", "unless-stopped"] if detach and restart else []
