@@ -1,4 +1,4 @@
-"""The entry point: runs one command, turns every error into a message and an exit code, handles signals."""
+"""The entry point: runs one command, converts every error to a message and an exit code, handles signals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 
 STOPPED = {signal.SIGINT: 130, signal.SIGTERM: 143}
-"""Exit codes of a command that a signal stopped: 128 plus the number of the signal, as shells have it."""
+"""Exit codes of a command that a signal stopped: 128 plus the number of the signal, as in shells."""
 
 _stopped_by: signal.Signals | None = None
 
@@ -22,7 +22,7 @@ def main() -> None:
     handle_signals()
     sys.unraisablehook = _on_unraisable
     _open_standard_streams()
-    # After this function only the interpreter's own cleanup is left to interrupt.
+    # After this function Ctrl-C could only interrupt the cleanup of the interpreter.
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     sys.exit(run_and_report())
 
@@ -32,7 +32,7 @@ def run_and_report(arguments: Sequence[str] | None = None) -> int:
 
     arguments: of the command line; None: those of this process. Signals and standard streams stay as they are.
     """
-    # Imports of ours are inside functions, so that Ctrl-C while they load is handled too.
+    # Imports of the package are inside functions, so that Ctrl-C during an import is handled too.
     from builder.errors import ExitCode
 
     try:
@@ -40,12 +40,12 @@ def run_and_report(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # The reader of standard output has gone: nobody is left to report to.
+        # The reader of standard output has closed it, as `head` does: that is no error.
         code = int(ExitCode.DONE)
     except OSError as error:
         _report(_os_error(error))
         code = int(ExitCode.ENGINE)
-    # Otherwise the interpreter would write what is still buffered when it exits, and fail again.
+    # Otherwise the interpreter would flush the buffer at exit, and fail again.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
@@ -67,13 +67,13 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
 
 
 def _on_unraisable(error: sys.UnraisableHookArgs) -> None:
-    """Hide a KeyboardInterrupt that compiled code, such as pydantic's, cannot raise. `_run` reports what follows."""
+    """Hide a KeyboardInterrupt that compiled code, such as pydantic's, cannot raise. `_run` reports the next error."""
     if not isinstance(error.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(error)
 
 
 class _Stdout(io.TextIOWrapper):
-    """Standard output; an OSError of it names it."""
+    """Standard output; its OSErrors have `standard output` as file name."""
 
     def write(self, text: str) -> int:
         with _naming_stdout():
@@ -85,7 +85,7 @@ class _Stdout(io.TextIOWrapper):
 
 
 class _Stderr(io.TextIOWrapper):
-    """Standard error; the work goes on when a message cannot be written."""
+    """Standard error; a command continues when a message cannot be written."""
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError):
@@ -127,7 +127,7 @@ def _open_standard_streams() -> None:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    """Run one command; report every error but a failing standard output."""
+    """Run one command; report every error except those of standard output."""
     from builder.errors import BuilderError, ExitCode
 
     try:
@@ -158,7 +158,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 def _failed(text: str, code: int) -> int:
     """Report an error and return its exit code. After a signal every error is a consequence of that signal."""
     if _stopped_by is not None:
-        _report("builder: stopped [stopped]\n  next:  run the same command to go on: finished work is in the store")
+        _report("builder: stopped [stopped]\n  next:  run the same command to continue: finished work is in the store")
         return STOPPED[_stopped_by]
     _report(text)
     return code

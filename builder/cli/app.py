@@ -66,7 +66,7 @@ app = typer.Typer(
 
 
 def _not_loaded() -> None:
-    """Stands for a command until it is called."""
+    """Placeholder of a command until it is called."""
 
 
 for _name, (_, _summary) in COMMANDS.items():

@@ -16,11 +16,11 @@ from builder.engine.select import select_engine
 
 def engines(
     usable: Annotated[
-        bool, typer.Option("--usable", help="Print nothing; the exit code says whether there is a usable engine.")
+        bool, typer.Option("--usable", help="Print nothing; exit with 0 if an engine is usable.")
     ] = False,
     json_: JsonOption = False,
 ) -> None:
-    """List the engines, and what each one that cannot be used lacks."""
+    """List the engines; for each that cannot be used, the problem and its fix."""
     if usable:
         select_engine(None)
         return

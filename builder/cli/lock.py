@@ -30,7 +30,7 @@ def lock(
         bool, typer.Option("--check", help="Only compare the lock with its requests; use no network.")
     ] = False,
     remote: Annotated[
-        bool, typer.Option("--remote", help="With --check: also ask registries and mirrors for everything locked.")
+        bool, typer.Option("--remote", help="With --check: also query registries and mirrors for every locked entry.")
     ] = False,
     update: Annotated[bool, typer.Option("--update", help="Resolve again what is locked already.")] = False,
     keep_going: Annotated[
@@ -38,7 +38,7 @@ def lock(
     ] = False,
     json_: JsonOption = False,
 ) -> None:
-    """Lock everything that recipes/locks/requests.yaml asks for, and pin bases to digests.
+    """Lock everything that recipes/locks/requests.yaml requests, and pin bases to digests.
 
     Without options, resolve entries that are missing or whose request changed; with names, only these entries.
     --update also resolves entries that are locked already: without names all sections, all sources and all pinned

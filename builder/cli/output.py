@@ -1,4 +1,4 @@
-"""What commands print: results and tables on standard output, messages on standard error."""
+"""Output of commands: results and tables on standard output, messages on standard error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from builder.text import escaped, printable
 
 
 def say(text: str) -> None:
-    """Print a message for people on standard error. Results of a command go to standard output instead."""
+    """Print a message on standard error. Results of a command go to standard output instead."""
     print(printable(text), file=sys.stderr, flush=True)
 
 
@@ -54,7 +54,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def size(count: int) -> str:
-    """A number of bytes for people, in powers of ten: `1.5 MB`."""
+    """A number of bytes with a decimal unit: `1.5 MB`."""
     for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if count >= limit:
             return f"{count / limit:.1f} {unit}"

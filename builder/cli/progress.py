@@ -70,7 +70,7 @@ class Progress:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since this object was made."""
+        """Seconds since this object was created."""
         return now() - self._begin
 
     def _table(self) -> Table:
@@ -87,7 +87,7 @@ class Progress:
 
 
 def describe(event: Event) -> str:
-    """One event in words."""
+    """The text for one event."""
     if event.state == "fetching":
         return f"fetching {size(event.done)} of {size(event.total)}"
     if event.state == "packing":

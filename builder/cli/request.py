@@ -1,4 +1,4 @@
-"""PlanRequest: which image the options --recipe, --base, --set, --profile, --platform and --compression ask for."""
+"""PlanRequest: the image that --recipe, --base, --set, --profile, --platform and --compression describe."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMPRESSION = "zstd"
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """One image that the user asks for. sets: one LAYER.PARAMETER=VALUE each."""
+    """The image that these options describe. sets: one LAYER.PARAMETER=VALUE each."""
 
     recipe: str
     base: str | None = None
@@ -50,17 +50,17 @@ class PlanRequest:
             profile=self.profile,
         )
 
-    def served(self, project: Project) -> tuple[Recipe, Base]:
+    def recipe_and_base(self, project: Project) -> tuple[Recipe, Base]:
         """The recipe with its profile applied, and the base to serve it on. Raises UsageError for unknown names."""
         recipe = with_profile(project.recipe(self.recipe), self.profile, project.shared_profiles)
         return recipe, select_base(project, recipe, self.base)
 
     def variant(self) -> list[str]:
-        """What makes this image another than the recipe's own on the same base: profile and parameters."""
+        """The profile and parameters by which this image differs from the recipe's own on the same base."""
         return [*([f"profile={self.profile}"] if self.profile else []), *sorted(self.sets)]
 
     def words(self) -> list[str]:
-        """These options as words of a command line."""
+        """These options as arguments of a command line."""
         words = ["--recipe", self.recipe]
         words += ["--base", self.base] if self.base else []
         words += [word for item in self.sets for word in ("--set", item)]

@@ -1,4 +1,4 @@
-"""Rules of the hardware in the commands that build or serve a recipe: violations are reported, or refused."""
+"""Rules of the hardware in `build` and `run`: violations are printed, and `run --exec` refuses them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from builder.project import Project
 
 
 def report_violations(project: Project, plans: Iterable[Plan], profile: str | None) -> None:
-    """Print which rules each plan breaks. A build goes on all the same."""
+    """Print the rules that each plan breaks. The build continues."""
     for plan in plans:
         _print(item for item in _findings(project, plan.recipe, plan.base, profile) if item.level == "error")
 

@@ -1,1 +1,1 @@
-"""Engines: run one rendered Dockerfile to one target and give back its files."""
+"""Build engines, docker buildx and buildah: run one target of a rendered Dockerfile to a tar; docker's daemon."""

@@ -1,4 +1,4 @@
-"""The interface of engines: Engine, its build request, and what a probe of one finds."""
+"""The interface of engines: Engine, BuildRequest, EngineInfo (the result of a probe) and LayoutError."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True)
 class LocalBase:
-    """A registry image that stages read, stored on this machine. reference: as in FROM, with tag and digest.
+    """A local copy of a registry image that stages read. reference: as in FROM, with tag and digest.
 
     layout: an OCI layout with the image's manifest and blobs. Its folder of blobs is also what containers/image calls
     `dir:`, which unlike `oci:` takes manifests of Docker's media types. config: digest of the image's config.
@@ -35,9 +35,9 @@ class BuildRequest:
     """One stage of one Dockerfile.
 
     context: the folder with everything that the build may read. platform: of the image. jobs: the number of parallel
-    steps inside the build. work: a private folder for the engine's own files, which the caller removes. base: the
-    registry image that stages read, when this machine has it. pull: the reference of a base that the engine downloads;
-    None forbids downloads. The steps of a build never have network or proxies: engines must enforce it.
+    jobs inside a step. work: a private folder for the engine's own files, which the caller removes. base: the local
+    copy of the registry image that stages read, if there is one. pull: the reference of a base that the engine
+    downloads; None forbids downloads. Engines must enforce that the steps of a build have no network and no proxies.
     """
 
     dockerfile: Path
@@ -58,7 +58,7 @@ class BuildRequest:
 
 @dataclass(frozen=True)
 class EngineInfo:
-    """Whether an engine can be used here: its version, or the problem and its fix."""
+    """The result of a probe: the version of the engine, or the problem and its fix."""
 
     name: str
     version: str = ""
@@ -71,7 +71,7 @@ class EngineInfo:
 
 
 class LayoutError(EngineError):
-    """This engine cannot read a base from a folder."""
+    """This engine cannot read a base from an OCI layout."""
 
 
 class Engine(Protocol):

@@ -1,4 +1,4 @@
-"""The buildah engine: no daemon, no network, private storage that is removed after the build."""
+"""The buildah engine: no daemon, no network, and private storage that is removed after the build."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BuildahEngine:
     """`buildah build` with chroot isolation, inside namespaces of its own.
 
     Chroot isolation refuses `--network none`, so buildah itself runs in an empty network namespace, except while it
-    pulls a base. In a private mount namespace every mount ends with buildah, however that ends.
+    pulls a base. In a private mount namespace every mount disappears with buildah, even when buildah is killed.
     """
 
     name = "buildah"
@@ -51,7 +51,7 @@ class BuildahEngine:
         if os.geteuid() != 0:
             # `unshare` has created the user namespace; buildah must not create another one.
             env |= {"_CONTAINERS_USERNS_CONFIGURED": "done", "_CONTAINERS_ROOTLESS_UID": str(os.geteuid())}
-        # buildah requires a file of logins, and only a pull needs the user's.
+        # buildah requires a file of logins; only a pull needs that of the user.
         logins = request.work / "logins.json"
         logins.write_text("{}")
         offline = {**env, "REGISTRY_AUTH_FILE": str(logins)}

@@ -1,4 +1,4 @@
-"""What docker's daemon says of a container: its state, and its line in the list."""
+"""The state of a container, and its entry in the list of containers, without the docker SDK."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ContainerState:
-    """Of a container: whether it runs, the exit status when it does not, and whether the kernel ended it for memory."""
+    """Whether a container runs, its exit status when it does not, and whether the kernel killed it for memory."""
 
     running: bool
     code: int
@@ -16,7 +16,7 @@ class ContainerState:
 
 @dataclass(frozen=True)
 class ListedContainer:
-    """A running container in the daemon's list. image: as it was named at its start."""
+    """A running container in the daemon's list. image: the name that it was started with."""
 
     name: str
     image: str

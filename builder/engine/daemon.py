@@ -1,8 +1,8 @@
-"""The docker daemon, asked through the docker SDK: version and information, images, containers.
+"""The docker daemon through the docker SDK: version and information, images, containers.
 
-Import this module only where the daemon is needed: the SDK takes 0.3 s to import. Building is not here, because the
-SDK knows nothing of buildx (see `builder.engine.docker`). Every error of the SDK and of its HTTP library leaves here
-as an EngineError with one of the ids `docker-…`, and every request has a time limit.
+Import this module only where the daemon is needed: the SDK takes 0.3 s to import. Builds are in
+`builder.engine.docker`, because the SDK does not support buildx. Every error of the SDK and of its HTTP library is
+raised as an EngineError with one of the ids `docker-…`, and every request has a time limit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Daemon:
     def __init__(self, host: str | None = None) -> None:
         """Connect and agree on a version of the API.
 
-        host: a URL (unix://, tcp://, ssh://). By default the daemon that the docker command talks to: that of
+        host: a URL (unix://, tcp://, ssh://). By default the daemon of the docker command: that of
         DOCKER_HOST with DOCKER_TLS_VERIFY and DOCKER_CERT_PATH, else of the context DOCKER_CONTEXT, else of the current
         context of docker's configuration. Raises EngineError when there is no such daemon or it does not answer.
         """
@@ -90,9 +90,9 @@ class Daemon:
                 return None
 
     def load(self, write: Callable[[IO[bytes]], object]) -> None:
-        """Load the archive that `write` writes into a file, as a stream: nothing is kept in memory or on disk.
+        """Stream the archive that `write` writes to a file object into the daemon, without a copy in memory or on disk.
 
-        What `write` raises is raised here. Raises EngineError when the daemon does not take the archive.
+        An exception of `write` is raised here. Raises EngineError when the daemon refuses the archive.
         """
         with contextlib.closing(WrittenStream(write)) as archive, contextlib.closing(self._connect(TRANSFER)) as client:
             try:
@@ -102,12 +102,12 @@ class Daemon:
                         if problem := item.get("error") or item.get("message"):
                             raise refused("load the image", str(problem))
             except EngineError:
-                # The cause of a broken stream is the archive's own error.
+                # When the stream broke, the error of `write` is the cause.
                 archive.check()
                 raise
 
     def pull(self, name: str) -> None:
-        """Let the daemon pull an image by its digest (REPOSITORY@sha256:…), with the logins of docker's configuration.
+        """Make the daemon pull an image by its digest (REPOSITORY@sha256:…), with the logins of docker's configuration.
 
         Raises EngineError when the daemon cannot.
         """
@@ -119,7 +119,7 @@ class Daemon:
                     raise refused(f"pull {name}", str(problem))
 
     def remove_image(self, name: str) -> None:
-        """Remove a name of an image, and the image with its last name. A missing one is no error."""
+        """Remove a name of an image, and the image with its last name. A missing name is no error."""
         with self._errors(f"remove the image {name}"), contextlib.suppress(docker.errors.NotFound):
             self._api.remove_image(name)
 
@@ -138,28 +138,28 @@ class Daemon:
     def create(self, name: str, image: str, command: Sequence[str], **options: Any) -> DaemonContainer:
         """Create a container, which does not run yet. options: those of the SDK's `containers.create`.
 
-        The caller removes the container. Its output is kept by the daemon until then.
+        The caller removes the container. Until then the daemon keeps its output.
         """
         try:
             with self._errors(f"create the container {name}"):
                 kept = LogConfig(type=LogConfig.types.JSON)
-                made = self._docker.containers.create(image, list(command), name=name, log_config=kept, **options)
-                return DaemonContainer(self, made, name)
+                created = self._docker.containers.create(image, list(command), name=name, log_config=kept, **options)
+                return DaemonContainer(self, created, name)
         except BaseException:
-            # It may be there all the same: when this was interrupted while the daemon answered.
+            # The daemon may have created it before the request was interrupted.
             with contextlib.suppress(EngineError):
                 self.remove(name)
             raise
 
     def remove(self, name: str) -> None:
-        """Remove a container and its anonymous volumes, running or not. A missing one is no error."""
+        """Remove a container and its anonymous volumes, running or not. A missing container is no error."""
         with self._errors(f"remove the container {name}"):
             try:
                 self._api.remove_container(name, force=True, v=True)
             except docker.errors.NotFound:
                 return
             except docker.errors.APIError as error:
-                # Another thread removes it at this moment.
+                # 409: another thread is removing it.
                 if error.status_code != 409:
                     raise
 
@@ -173,7 +173,7 @@ class Daemon:
 
     @contextlib.contextmanager
     def _errors(self, doing: str) -> Iterator[None]:
-        """Errors of the SDK and of HTTP as errors of ours. doing: what the daemon was asked to do."""
+        """Raises EngineError for errors of the SDK and of HTTP. doing: the request, as in "docker could not …"."""
         try:
             yield
         except docker.errors.APIError as error:
@@ -199,7 +199,7 @@ class Daemon:
                 next="docker info; sudo systemctl restart docker",
             )
         if not any(isinstance(part, OSError | HTTPError) for part in parts):
-            # The SDK's own: an option it does not know, a helper for logins that fails.
+            # An error of the SDK itself: an unknown option, or a credential helper that fails.
             return refused(doing, str(error))
         system = next((part.strerror for part in parts if isinstance(part, OSError) and part.strerror), "")
         cause = (self._tunnel.problem() if self._tunnel else "") or system or str(error)
@@ -213,7 +213,7 @@ class Daemon:
 
 
 class DaemonContainer:
-    """A container that `Daemon.create` made."""
+    """A container that `Daemon.create` has created."""
 
     def __init__(self, daemon: Daemon, container: Container, name: str) -> None:
         self._daemon = daemon
@@ -221,12 +221,12 @@ class DaemonContainer:
         self.name = name
 
     def start(self) -> None:
-        """Start it. Raises EngineError when the daemon does not."""
+        """Start the container. Raises EngineError when the daemon cannot."""
         with self._errors("start"):
             self._container.start()
 
     def wait(self, timeout: float) -> int | None:
-        """Its exit status once it ended; None when it still runs after `timeout` seconds."""
+        """Wait for the end and return the exit status; None when the container still runs after `timeout` seconds."""
         try:
             with self._errors("wait for"):
                 return int(self._container.wait(timeout=timeout)["StatusCode"])
@@ -236,29 +236,29 @@ class DaemonContainer:
             raise
 
     def log(self, *, stdout: bool = True, stderr: bool = True) -> str:
-        """What it printed so far."""
+        """The output so far."""
         with self._errors("read the log of"):
             return self._container.logs(stdout=stdout, stderr=stderr).decode("utf-8", "replace")
 
     def follow(self, *, stdout: bool = True, stderr: bool = True) -> Iterator[bytes]:
-        """What it prints, as it comes, from its start to its end."""
+        """The output as a stream, from the start to the end of the container."""
         with self._errors("read the log of"):
             yield from self._container.logs(stdout=stdout, stderr=stderr, stream=True, follow=True)
 
     def state(self) -> ContainerState:
-        """Its state now. Raises EngineError when the daemon has no such container."""
+        """The current state. Raises EngineError when the daemon has no such container."""
         with self._errors("inspect"):
             self._container.reload()
             found = self._container.attrs["State"]
             return ContainerState(bool(found["Running"]), int(found["ExitCode"]), bool(found.get("OOMKilled")))
 
     def stop(self, patience: int) -> None:
-        """Ask it to end; the daemon kills it after `patience` seconds."""
+        """Send SIGTERM; the daemon kills the container after `patience` seconds."""
         with self._errors("stop"):
             self._container.stop(timeout=patience)
 
     def remove(self) -> None:
-        """Remove it, running or not. A missing one is no error."""
+        """Remove the container, running or not. A missing container is no error."""
         self._daemon.remove(self.name)
 
     def _errors(self, doing: str) -> contextlib.AbstractContextManager[None]:
@@ -266,14 +266,14 @@ class DaemonContainer:
 
 
 def refused(doing: str, reason: str) -> EngineError:
-    """The error for what the daemon refuses to do."""
+    """The error for a request that the daemon refuses."""
     return EngineError(
         f"docker could not {doing}", id="docker-refused", cause=reason.strip()[-500:] or "the daemon gives no reason"
     )
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error and all that led to it. urllib3 and requests keep the cause among the arguments."""
+    """An error and all its causes. urllib3 and requests keep the cause among the arguments of an exception."""
     seen: list[BaseException] = []
     rest: list[object] = [error]
     while rest:

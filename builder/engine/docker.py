@@ -24,7 +24,7 @@ class DockerEngine:
         self._builder = builder
 
     def probe(self) -> EngineInfo:
-        """Whether the docker command, its buildx plugin and the daemon answer."""
+        """Whether the docker command, its buildx plugin and the daemon work."""
         status, text = capture(["docker", "buildx", "version"])
         if status == 127:
             return EngineInfo(self.name, problem="the command docker is not installed", fix=_INSTALL)
@@ -32,7 +32,7 @@ class DockerEngine:
             return EngineInfo(self.name, problem="docker has no buildx plugin", fix=_INSTALL)
         version = str(semantic(text) or "unknown")
         if self._builder is None:
-            # Imported here: the docker SDK takes 0.3 s, and a build whose layers are in the store asks no engine.
+            # Imported here: the docker SDK takes 0.3 s, and a build whose layers are all in the store needs no engine.
             from builder.engine.daemon import Daemon
 
             try:
@@ -60,10 +60,10 @@ class DockerEngine:
             outcome = run([*argv, str(request.context)], log=log, stdout=file, cancel=request.cancel)
         if outcome.status != 0 and any("unknown scheme oci-layout" in line for line in outcome.tail):
             raise LayoutError(
-                "this docker cannot read a base from a folder",
+                "this docker cannot read a base from an OCI layout",
                 id="engine-layout-unsupported",
                 where=request.target,
-                cause="the daemon's own builder needs the containerd image store for it",
+                cause="without the containerd image store, the daemon's own builder does not support oci-layout",
                 next="--engine buildah, or --builder NAME of a buildx builder of the docker-container driver",
             )
         if outcome.status != 0:

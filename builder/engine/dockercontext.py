@@ -1,4 +1,4 @@
-"""Which daemon the docker command talks to: DOCKER_HOST, DOCKER_CONTEXT and the current context."""
+"""The daemon that the docker command uses: DOCKER_HOST, DOCKER_CONTEXT or the current context."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from builder.errors import EngineError
 
 
 def client_settings() -> dict[str, Any]:
-    """The keywords of the SDK's client for that daemon.
+    """The keyword arguments of the SDK's client for the daemon that the docker command uses.
 
     DOCKER_HOST comes first, then DOCKER_CONTEXT, then the current context of docker's configuration. Raises EngineError
     for a context that does not exist or is damaged.
@@ -26,9 +26,9 @@ def client_settings() -> dict[str, Any]:
         if context is not None:
             found = {"base_url": context.Host, "tls": context.TLSConfig}
             return {**{key: value for key, value in found.items() if value}, **settings}
-        cause = "no context of this name is below the folder of docker's configuration"
+        cause = "docker's configuration has no context of this name"
     except Exception as error:
-        # The SDK raises a bare Exception for a damaged file of a context.
+        # The SDK raises a plain Exception for an invalid file of a context.
         cause = str(error)
     raise EngineError(
         f"docker's context {name or 'that is current'} cannot be used",

@@ -1,4 +1,4 @@
-"""Starting, following and stopping the processes of an engine."""
+"""Processes of an engine: start, output line by line, cancellation, and the result of short commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATIENCE = 10.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a process ended: its exit status and its last lines of output."""
+    """The exit status of a process and its last lines of output."""
 
     status: int
     tail: tuple[str, ...]
@@ -38,8 +38,8 @@ def run(
 ) -> Outcome:
     """Run a process to its end. Output goes to `log` line by line; with `stdout`, only standard error does.
 
-    An interruption, or `cancel` being set, stops the process and its children and waits for them. Raises Cancelled when
-    `cancel` is set.
+    An exception here, such as KeyboardInterrupt, or a set `cancel` stops the process and its children and waits for
+    them. Raises Cancelled when `cancel` is set.
     """
     tail: deque[str] = deque(maxlen=30)
     process = subprocess.Popen(
@@ -65,7 +65,7 @@ def run(
 
 
 def _lines(stream: IO[bytes], cancel: Event | None) -> Iterator[str]:
-    """Lines as they come. `cancel` is checked several times a second, also while the process prints nothing."""
+    """Lines as they are printed. `cancel` is checked several times a second, also while the process prints nothing."""
     pending = b""
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)

@@ -1,4 +1,4 @@
-"""The choice of an engine: the one that is asked for, else the first that can be used."""
+"""Selection of the engine: the one of --engine or BUILDER_ENGINE, else the first that is usable."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ NAMES = ("auto", "docker", "buildah")
 
 
 def check_engine(wanted: str | None, builder: str | None = None) -> str:
-    """The name of the engine that is asked for, by argument or BUILDER_ENGINE; "auto" by default.
+    """The name of the requested engine, from the argument or BUILDER_ENGINE; "auto" by default.
 
-    Raises UsageError for an unknown engine, and for one that takes no builder.
+    Raises UsageError for an unknown engine, and for a builder with an engine that has none.
     """
     name = wanted or os.environ.get("BUILDER_ENGINE") or "auto"
     if name not in NAMES:
@@ -29,9 +29,9 @@ def check_engine(wanted: str | None, builder: str | None = None) -> str:
 
 
 def select_engine(wanted: str | None, builder: str | None = None) -> Engine:
-    """The engine of that name; for "auto" docker when it has buildx and its daemon answers, else buildah.
+    """The engine of that name; for "auto" docker if it has buildx and its daemon answers, else buildah.
 
-    Raises EngineError that names what to install.
+    Raises EngineError with the package to install.
     """
     name = check_engine(wanted, builder)
     engines: list[Engine] = [DockerEngine(builder), BuildahEngine()]

@@ -1,4 +1,4 @@
-"""A docker daemon behind ssh, as a local socket: the way of DOCKER_HOST=ssh://, without another ssh library."""
+"""A local socket in front of a docker daemon behind ssh (DOCKER_HOST=ssh://), through the ssh command."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
-"""ssh that asks nothing and gives up soon."""
+"""ssh without prompts and with a short time limit."""
 
 
 class SshSocket:
-    """Each connection to the socket is one `ssh HOST docker system dial-stdio`, as the docker command does it."""
+    """Each connection to the socket is one `ssh HOST docker system dial-stdio`, as in the docker command."""
 
     def __init__(self, host: str) -> None:
         """host: ssh://[USER@]HOST[:PORT]."""
@@ -27,12 +27,12 @@ class SshSocket:
         self._argv += ["-p", str(parts.port)] if parts.port else []
         self._argv += ["--", str(parts.hostname), "docker system dial-stdio"]
         self._folder = Path(tempfile.mkdtemp(prefix="builder-ssh-"))
-        self._said = self._folder / "ssh.log"
+        self._log = self._folder / "ssh.log"
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(self._folder / "docker.sock"))
         self._listener.listen()
         self._processes: list[subprocess.Popen[bytes]] = []
-        # At the exit of this program as well: ssh has a session of its own.
+        # Also runs when the interpreter exits: ssh is in a session of its own, which Ctrl-C does not reach.
         self.close = weakref.finalize(self, _close, self._listener, self._processes, self._folder)
         """Close the socket and end ssh."""
         threading.Thread(target=self._serve, daemon=True).start()
@@ -45,7 +45,7 @@ class SshSocket:
     def problem(self) -> str:
         """The last line that ssh printed; empty when it printed none."""
         with contextlib.suppress(OSError):
-            lines = self._said.read_text("utf-8", errors="replace").strip().splitlines()
+            lines = self._log.read_text("utf-8", errors="replace").strip().splitlines()
             return lines[-1][:300] if lines else ""
         return ""
 
@@ -55,18 +55,18 @@ class SshSocket:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            with connection, self._said.open("ab") as said:
+            with connection, self._log.open("ab") as log:
                 try:
-                    # In a session of its own: Ctrl-C is for the program that removes the containers first.
+                    # In a session of its own: Ctrl-C must not end ssh before the containers are removed.
                     process = subprocess.Popen(
                         self._argv,
                         stdin=connection.fileno(),
                         stdout=connection.fileno(),
-                        stderr=said,
+                        stderr=log,
                         start_new_session=True,
                     )
                 except OSError as error:
-                    said.write(f"{self._argv[0]}: {error.strerror}\n".encode())
+                    log.write(f"{self._argv[0]}: {error.strerror}\n".encode())
                 else:
                     self._processes.append(process)
 

@@ -1,4 +1,4 @@
-"""A function that writes into a file, read as a stream of chunks: nothing is kept in memory or on disk."""
+"""WrittenStream: the output of a function that writes to a file object, as a stream of chunks through a pipe."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import IO
 
 
 class WrittenStream:
-    """What a function writes into a file, as chunks; the function runs in a thread of its own."""
+    """The bytes that a function writes to a file object, as chunks. The function runs in a thread of its own."""
 
     def __init__(self, write: Callable[[IO[bytes]], object]) -> None:
         self._write = write
@@ -20,19 +20,19 @@ class WrittenStream:
         self._thread.start()
 
     def chunks(self, size: int) -> Iterator[bytes]:
-        """All of it, at most `size` bytes at a time. Raises what the function raised, which breaks off a request."""
+        """All bytes, in chunks of at most `size`. Raises the exception of the function, which aborts a request."""
         while chunk := self._read.read(size):
             yield chunk
         self._thread.join()
         self.check()
 
     def check(self) -> None:
-        """Raises what the function raised."""
+        """Raises the exception of the function, if there was one."""
         if self._error is not None:
             raise self._error
 
     def close(self) -> None:
-        """End the function: its next write fails."""
+        """Stop the function: its next write fails."""
         self._read.close()
         self._thread.join()
 
@@ -41,7 +41,7 @@ class WrittenStream:
             with file:
                 self._write(file)
         except BrokenPipeError:
-            # The daemon took no more of it; its answer says why.
+            # The reader has closed the pipe: the answer of the daemon holds the reason.
             pass
         except BaseException as error:
             self._error = error

@@ -1,1 +1,1 @@
-"""Texts generated from recipes and rules: the pages of docs/ (`python -m builder.guide`) and `builder show`."""
+"""Text generated from recipes and rules: pages of docs/ (`python -m builder.guide`) and the text of `builder show`."""

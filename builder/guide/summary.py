@@ -1,4 +1,4 @@
-"""A summary of one recipe as text, for `builder show`, and the facts about its bases."""
+"""The summary of one recipe as text, for `builder show`, and facts about its bases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LABEL = 12
 
 
 def pin_status(base: Base) -> str:
-    """Whether an image can be built on this base: from the lock, on a pinned image, or not yet."""
+    """How a base is fixed: built from the lock, a pinned image, or not pinned yet."""
     if base.pin is None:
         return "made here from the lock"
     if base.pin.manifest:
@@ -100,7 +100,7 @@ def _next(project: Project, recipe: Recipe) -> str:
 
 def _row(label: str, text: str) -> list[str]:
     first, rest = f"  {label:{_LABEL}}", " " * (_LABEL + 2)
-    # Words and links stay whole, so that people can copy them.
+    # Words and links are not split, so that they can be copied.
     return textwrap.wrap(
         text, _WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
     )

@@ -99,7 +99,7 @@ def build_one(store: Store, plan: Plan, request: BuildRequest) -> BuildResult:
 
 
 def _announce(store: Store, needs: Needs, *, mirror: bool) -> None:
-    """Print, before the build starts, what it will take."""
+    """Print the number of layers and the sizes before the build starts."""
     free = shutil.disk_usage(store.root).free
     verb = "copy from the mirror" if mirror else "download"
     say(

@@ -30,7 +30,7 @@ def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Delete nothing; print what would go.")] = False,
     json_: JsonOption = False,
 ) -> None:
-    """Delete from the store what no kept image needs. A build fetches or makes deleted files again.
+    """Delete from the store what no kept image needs. A build fetches or builds deleted files again.
 
     The last image of each recipe and base is kept, with its layers and inputs; with --older-than, everything that was
     used since then too. Images that `test --tier cpu` unpacked are always deleted, files that a running builder needs

@@ -29,7 +29,7 @@ def plan_all(project: Project, requests: Sequence[PlanRequest]) -> tuple[list[Pl
             layers = _layers(project, request)
         except (UsageError, PinError) as error:
             left_out[request.recipe] = f"{error.what}: {error.cause}" if error.cause else error.what
-            # Prefer PinError: it says more than that a recipe does not name the base.
+            # Prefer PinError: it is more specific than "does not run on this base".
             reason = error if reason is None or isinstance(error, PinError) else reason
             continue
         sets = tuple(item for item in request.sets if _applies(item, layers))
@@ -54,6 +54,6 @@ def _applies(item: str, layers: set[str]) -> bool:
 
 def _layers(project: Project, request: PlanRequest) -> set[str]:
     """The layers above the base. Raises UsageError or PinError when the recipe cannot be built on the base."""
-    recipe, base = request.served(project)
+    recipe, base = request.recipe_and_base(project)
     check_pinned(project, recipe, base)
     return {use.layer for use in recipe.layers}

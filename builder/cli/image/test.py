@@ -69,12 +69,12 @@ def test(
         Path | None, typer.Option("--nccl-tests", help="gpu: also run this all_reduce_perf.", exists=True)
     ] = None,
     offline: Annotated[
-        bool, typer.Option("--offline", help="gpu: the weights are on this machine; do not ask the hub.")
+        bool, typer.Option("--offline", help="gpu: the weights are on this machine; do not query the hub.")
     ] = False,
     compression: CompressionOption = COMPRESSION,
     json_: JsonOption = False,
 ) -> None:
-    """Run the smoke checks that the base, the layers and the recipe of an image ask for.
+    """Run the smoke checks that the base, the layers and the recipe of an image declare.
 
     Without REF, test the built image of the recipe. Results are kept beside the image, under its digest.
     """

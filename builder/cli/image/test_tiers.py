@@ -78,7 +78,7 @@ def run_gpu_tier(subject: Subject, checks: Sequence[Check], request: TestRequest
     """Run the image on this Spark. Raises UsageError without a recipe, and for an image in a folder."""
     if request.recipe is None:
         raise UsageError(
-            "the gpu tier runs an image as its recipe says", id="gpu-recipe-not-given", next="add --recipe NAME"
+            "the gpu tier needs the recipe of the image", id="gpu-recipe-not-given", next="add --recipe NAME"
         )
     if subject.gpu is None:
         raise UsageError(
@@ -86,7 +86,7 @@ def run_gpu_tier(subject: Subject, checks: Sequence[Check], request: TestRequest
             id="gpu-image-in-folder",
             next="push the image and name its reference, or builder build --load",
         )
-    recipe, base = request.recipe.served(Project())
+    recipe, base = request.recipe.recipe_and_base(Project())
     return run_gpu(subject.image.digest, checks, recipe, base, subject.gpu, options=request.gpu, progress=say)
 
 

@@ -28,7 +28,7 @@ def doctor(
     """Check this machine: driver, docker, memory, disk, and for two nodes the link. Unknown facts are reported too."""
     if base is not None and recipe is None:
         raise UsageError("--base belongs to a recipe", id="base-without-recipe", next="add --recipe NAME")
-    served, chosen = PlanRequest(recipe, base, profile=profile).served(Project()) if recipe else (None, None)
+    served, chosen = PlanRequest(recipe, base, profile=profile).recipe_and_base(Project()) if recipe else (None, None)
     answers = examine(Question(ThisHost(), served, chosen, interface, peer))
     if json_:
         print_json([asdict(item) for item in answers])

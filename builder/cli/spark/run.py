@@ -39,7 +39,7 @@ def run(
     ] = None,
     port: Annotated[int | None, typer.Option("--port", min=1, max=65535, help="Port on the host.")] = None,
     offline: Annotated[
-        bool, typer.Option("--offline", help="The weights are on this machine; do not ask the hub.")
+        bool, typer.Option("--offline", help="The weights are on this machine; do not query the hub.")
     ] = False,
     user: Annotated[str | None, typer.Option("--user", help="UID:GID to run as.")] = None,
     role: Annotated[str | None, typer.Option("--role", help="For two Sparks: head or worker.")] = None,
@@ -54,7 +54,7 @@ def run(
     _check_options(format_, exec_, user, image)
     project = Project()
     request = PlanRequest(recipe, base, tuple(set_ or ()), profile)
-    served, chosen = request.served(project)
+    served, chosen = request.recipe_and_base(project)
     node = parse_node(role, ip, head, interface, hca, netplan=netplan)
     if netplan and node is not None:
         print_netplan(node)
