@@ -1,4 +1,4 @@
-"""Gives pushed images their tags, the last step of publishing: first the tag of the plan, then `latest`.
+"""Tags pushed images, the last step of publishing: first the tag of the plan, then `latest`.
 
 Takes the records as `compare` gives them, not from artifacts: any job of the run may write those, also after they were
 compared. No tag is written before every manifest was found in the registry.

@@ -1,7 +1,7 @@
 """One real image, built by two engines on two different machines; all tests here use it.
 
 NCCL is compiled twice per run, once by each engine. Inputs (4 GB) stay in the cache of the tests between runs;
-everything else is made in each run. With BUILDER_NIGHTLY set, tests cover more, see `nightly`.
+everything else is built in each run. With BUILDER_NIGHTLY set, tests cover more, see `nightly`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ WHAT = ["--recipe", "nemotron-omni", "--base", "hermetic", "--set", "nccl.functi
 
 @dataclass(frozen=True)
 class Build:
-    """A finished build: the image's digest, where its store is, what was said, its peak memory in bytes."""
+    """A finished build: the image's digest, its store, its standard error, and the machine."""
 
     digest: str
     store: Path
-    said: str
+    log: str
     machine: Machine
 
 
@@ -57,7 +57,7 @@ def _needs() -> None:
 def folder() -> Iterator[Path]:
     """A large folder on the file system of the cache, so that inputs can be hard-linked."""
     for old in TESTS_CACHE.glob("run-*"):
-        # What a run left that was killed: tens of gigabytes.
+        # Files of a killed run: tens of gigabytes.
         if not Path("/proc", old.name.removeprefix("run-")).exists():
             shutil.rmtree(old, ignore_errors=True)
     work = TESTS_CACHE / f"run-{os.getpid()}"
@@ -75,7 +75,7 @@ def inputs() -> Path:
 
 @pytest.fixture(scope="session")
 def context(folder: Path, inputs: Path) -> Path:
-    """What `render --context` writes: it fetches every input and unpacks the toolchains."""
+    """The output of `render --context`, which fetches every input and unpacks the toolchains."""
     target = folder / "context"
     project = Project()
     plan = resolve(project, project.recipe("nemotron-omni"), base="hermetic")

@@ -1,4 +1,4 @@
-"""What runs inside the image, as a user without a name or home: prints one JSON object."""
+"""The program that runs inside the image, as a user without a name or home: prints one JSON object."""
 
 import importlib.metadata
 import json
@@ -23,7 +23,7 @@ if "metadata" in sys.argv:
 
 if "triton" in sys.argv:
     # The driver is what NVIDIA's runtime injects, libcuda.so.1 and the link to it that linkers look for; here a stub
-    # with the same symbols stands in for it.
+    # with the same symbols replaces it.
     import ctypes
 
     from triton.backends.nvidia import driver

@@ -1,4 +1,4 @@
-"""Machines that differ: commands run in namespaces with a host name, resolver, clock and user of their own."""
+"""Simulated machines: commands run in namespaces with a host name, resolver, clock and user of their own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BINFMT = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
 
 @dataclass(frozen=True)
 class Machine:
-    """What a build must not depend on. Commands run there without any network, not even loopback."""
+    """The properties of a machine that a build must not depend on. Commands run without a network."""
 
     name: str
     nameserver: str
@@ -39,7 +39,7 @@ class Machine:
         )
         inner = ["faketime", "-f", self.date, *argv] if self.date else list(argv)
         if self.user:
-            # Another user who may still read this checkout and its Python, wherever they lie.
+            # Another user that can still read this checkout and its Python.
             reach = "+dac_override,+dac_read_search"
             who = [f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups"]
             inner = ["setpriv", *who, f"--inh-caps={reach}", f"--ambient-caps={reach}", *inner]
@@ -50,7 +50,7 @@ class Machine:
 
 @contextmanager
 def without_emulation() -> Iterator[None]:
-    """No arm64 program can be run meanwhile on a machine of another architecture."""
+    """Disable emulation: meanwhile no arm64 program runs on a machine of another architecture."""
     there = BINFMT.exists()
     if there:
         BINFMT.write_text("0")

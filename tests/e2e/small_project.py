@@ -1,6 +1,6 @@
 """A recipe whose image has every kind of layer and of Dockerfile stage, but little to compile.
 
-The toolchain, the root and CUDA's compiler are this repository's own, in full. NCCL gives place to a C program and one
+The toolchain, the root and CUDA's compiler are this repository's own, in full. NCCL is replaced by a C program and one
 kernel, the wheels of vLLM to a few small ones.
 """
 
@@ -60,9 +60,9 @@ def some_wheels(section: str) -> dict[str, Any]:
 
 
 def write_project(folder: Path, *stores: Store) -> Path:
-    """Write the project, for BUILDER_PROJECT; what it does not hold comes from this repository.
+    """Write the project, for BUILDER_PROJECT; everything else comes from this repository.
 
-    Its one input that nobody else has is put into the stores.
+    Its only input of its own is put into the stores.
     """
     made = Sample()
     archive = source()

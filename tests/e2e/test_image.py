@@ -45,7 +45,7 @@ EMULATED_FOR_LONG = {"serve-command", "starts-without-gpu"}
 
 @pytest.fixture(scope="module")
 def registry(folder: Path) -> Iterator[str]:
-    """Debian's docker-registry on loopback; gives HOST:PORT."""
+    """Debian's docker-registry on loopback; yields HOST:PORT."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -87,7 +87,7 @@ def chroot(first: Build) -> Iterator[ChrootRunner]:
 
 @pytest.fixture(scope="module")
 def ran(first: Build, pushed: str, chroot: ChrootRunner) -> Iterator[tuple[dict[str, Any], Done]]:
-    """The results of inside.py for a user whom the image does not know, in docker and in the chroot; the cpu tier.
+    """The results of inside.py for a user without an entry in passwd, in docker and in the chroot; the cpu tier.
 
     Each runs on one core: the chroot's two at the same time, and they share their bytecode.
     """
@@ -118,7 +118,7 @@ def ran(first: Build, pushed: str, chroot: ChrootRunner) -> Iterator[tuple[dict[
 
 @pytest.fixture(scope="module")
 def found(ran: tuple[dict[str, Any], Done]) -> dict[str, Any]:
-    """What inside.py says."""
+    """The output of inside.py."""
     return ran[0]
 
 
@@ -129,7 +129,7 @@ def cpu_tier(first: Build) -> Done:
     names = {check.id for check in checks_of(plan) if check.tier == "cpu"}
     assert names > EMULATED_FOR_LONG
     only = [word for name in sorted(names - EMULATED_FOR_LONG) for word in ("--only", name)]
-    alone = {"DOCKER_HOST": f"unix://{first.store}/nobody"}
+    alone = {"DOCKER_HOST": f"unix://{first.store}/none"}
     return builder("test", *WHAT, "--tier", "cpu", "--require", "--json", *only, store=first.store, env=alone)
 
 
@@ -168,7 +168,7 @@ def test_dpkg_lists_exactly_the_locked_packages(chroot: ChrootRunner) -> None:
     )  # type: ignore[union-attr]
 
 
-def test_dpkg_knows_whose_a_file_is(chroot: ChrootRunner) -> None:
+def test_dpkg_finds_the_package_of_a_file(chroot: ChrootRunner) -> None:
     assert "python3.13-minimal" in run(chroot, Command(["dpkg", "-S", "/usr/bin/python3.13"]), timeout=60).output
 
 
@@ -179,7 +179,7 @@ def test_metadata_lists_exactly_the_locked_distributions(found: dict[str, Any]) 
     assert found["distributions"] == sorted(locked)
 
 
-def test_tls_knows_more_than_a_hundred_authorities(found: dict[str, Any]) -> None:
+def test_tls_has_more_than_a_hundred_authorities(found: dict[str, Any]) -> None:
     assert found["authorities"] > 100
 
 
@@ -194,7 +194,7 @@ def test_vllm_imports_in_docker_for_a_user_without_home(found: dict[str, Any]) -
     assert found["vllm"] == "0.20.0"
 
 
-def test_torch_maps_our_nccl_which_says_its_own_version(found: dict[str, Any]) -> None:
+def test_torch_maps_our_nccl_which_reports_its_version(found: dict[str, Any]) -> None:
     assert found["nccl"] == ["/opt/nccl/lib/libnccl.so.2.29.7"]
     assert found["nccl_version"] == 22907
 

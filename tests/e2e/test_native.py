@@ -36,7 +36,7 @@ def layer_arguments() -> list[str]:
 
 
 def compile_in(root: Path, context: Path, architecture: str) -> dict[str, str]:
-    """Compile and link in a chroot of one toolchain; gives hashes by name."""
+    """Compile and link in a chroot of one toolchain; returns hashes by name."""
     root.mkdir()
     subprocess.run(["tar", "-xf", str(context / f"toolchain-{architecture}.tar"), "-C", str(root)], check=True)
     (root / "src").mkdir()

@@ -1,4 +1,4 @@
-"""What `render --context` writes, built by docker without us: the same files and the same configuration.
+"""The output of `render --context`, built by docker without builder: the same files and the same configuration.
 
 The image is a small one with every kind of stage; see small_project.py. Compiling NCCL once more would prove nothing
 new: the fixture `second` has docker compile the same stage. The nightly job compares all of nemotron-omni.
@@ -32,7 +32,7 @@ File = tuple[str, int, str]
 
 @dataclass(frozen=True)
 class Pair:
-    """One image: its digest, the store that has it, the context to build it from, how many files it has at least."""
+    """An image: its digest, its store, its build context, and its least number of files."""
 
     digest: str
     store: Path
@@ -42,7 +42,7 @@ class Pair:
 
 @pytest.fixture(scope="module", params=["small", *(["nemotron-omni"] if "BUILDER_NIGHTLY" in os.environ else [])])
 def pair(request: pytest.FixtureRequest, first: Build, context: Path, inputs: Path, folder: Path) -> Pair:
-    """Our image and its context; the layers and toolchains that the stores have are not made again."""
+    """Our image and its context; layers and toolchains in the stores are reused."""
     if request.param == "nemotron-omni":
         return Pair(first.digest, first.store, context, 50_000)
     project = {"BUILDER_PROJECT": str(write_project(folder / "small", Store(first.store), Store(inputs)))}
@@ -63,7 +63,7 @@ def buildx(pair: Pair) -> Iterator[list[str]]:
 
 
 def read_tar(stream: IO[bytes], tree: dict[str, File]) -> None:
-    """Add a tar's members to a tree, as an overlay would; a hard link counts as the file that it is."""
+    """Add a tar's members to a tree, like an overlay; a hard link counts as a file."""
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in archive:
             path = member.name.removeprefix("./").strip("/")

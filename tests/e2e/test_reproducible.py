@@ -28,7 +28,7 @@ def test_a_second_build_needs_no_engine_and_no_network(first: Build, tmp_path: P
 
 def test_memory_stays_bounded(first: Build, second: Build) -> None:
     for build in (first, second):
-        peak = re.search(r"peak (\d+) kB", build.said)
+        peak = re.search(r"peak (\d+) kB", build.log)
         assert peak, "GNU time is needed to measure memory"
         assert int(peak[1]) * 1024 < 600_000_000
 
@@ -44,7 +44,7 @@ def test_nothing_of_the_build_host_is_in_a_layer(first: Build, second: Build, fo
         os.uname().nodename,
         "23456:23456",
     ]
-    # Short words and "localhost" stand in packages that know nothing of this machine.
+    # Short words and "localhost" occur in packages that do not depend on this machine.
     needles = [word.encode() for word in dict.fromkeys(words) if len(word) > 9]
     manifest = json.loads(first.store.joinpath("blobs", *first.digest.split(":")).read_bytes())
     blobs = [manifest["config"]["digest"], *(layer["digest"] for layer in manifest["layers"])]

@@ -20,7 +20,7 @@ MACHINE = {"test_mirror", "test_smoke_chroot", "test_smoke_docker", "test_smoke_
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With pytest-xdist, a module's tests stay in one process: their registries and images are made once."""
+    """With pytest-xdist, a module's tests stay in one process: so each fixture of a module runs once."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             name = item.path.stem

@@ -1,5 +1,5 @@
-"""A small project whose image runs: Debian's Python, CUDA's assembler and a wheel with a library, all real; and in
-place of vLLM, torch and Triton a few lines each that do what those do where a check looks."""
+"""A small project whose image runs: Debian's Python, CUDA's assembler and a wheel with a library, all real; vLLM,
+torch and Triton are stubs of a few lines with the behaviour that checks use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEBS = (
     "libpython3.13-minimal", "libpython3.13-stdlib", "libstdc++6", "python3-minimal", "python3.13-minimal", "zlib1g",
 )  # fmt: skip
 
-# What is left of a line after # is room: what a case puts in has the same size, as the wheel's record says.
+# The comments are room: cases replace text without changing the size that the wheel's RECORD has.
 VLLM = """
 __version__ = "0.20.0"  # room for what a module has to say at once
 """
@@ -51,18 +51,18 @@ CFFI = "import _cffi_backend as c; print(c.sizeof(c.new_primitive_type('int64_t'
 
 
 def cpu(name: str, kind: str, /, **args: Any) -> dict[str, Any]:
-    """A check of the cpu tier as YAML has it."""
+    """A check of the cpu tier in its YAML form."""
     return {"id": name, "tier": "cpu", "kind": kind, "args": args}
 
 
 class Running(Tools):
-    """NCCL is a library that is loaded, too."""
+    """A fake engine whose NCCL is a library that can be loaded."""
 
     nccl = arm64_nccl(22907, gpu=fatbin(SM_121))
 
 
 def running(store: Store) -> Sample:
-    """The project; what is not real is put into the store."""
+    """The project; stub wheels are put into the store."""
     made = project(store)
     del made.files["recipes/locks/audio-0.20.0-cp313.json"]
     made.files["recipes/locks/real-root.json"] = {**locked("trixie-root-arm64", *DEBS), "name": "real-root"}
@@ -92,7 +92,7 @@ def running(store: Store) -> Sample:
         cpu("log", "log"),
     ]
     base = made.files["recipes/bases/real.yaml"]
-    # Names a user whom the image does not know, as hermetic bases do.
+    # Sets a user without an entry in passwd, like hermetic bases.
     base["env"]["LOGNAME"] = "vllm"
     made.files["recipes/real.yaml"]["layers"] = ["nccl", "ptxas", "marlin", "entrypoint"]
     return made

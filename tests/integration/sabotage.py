@@ -1,4 +1,4 @@
-"""A healthy image taken apart and put together again with one thing changed, with digests that fit."""
+"""Broken images: a healthy image with one change and recomputed digests."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Broken:
 
     @classmethod
     def of(cls, whole: Whole, where: Path) -> Broken:
-        """where: a folder for what is made."""
+        """where: a folder for the new files."""
         return cls(whole, where, copy.deepcopy(whole.image.config), list(whole.image.layers))
 
     def edit(self, layer: str) -> Tree:
@@ -76,7 +76,7 @@ class Broken:
         return tree
 
     def add(self, files: dict[str, Member | bytes], name: str = "extra", *, parents: bool = True) -> None:
-        """A further layer on top, made as builder would."""
+        """Add a layer on top, in the form of builder's layers."""
         self.added |= {path: what if isinstance(what, Member) else Member(what) for path, what in files.items()}
         blob, diff_id = self._blob(tar(files, parents=parents))
         self.layers.append(blob)
@@ -89,7 +89,7 @@ class Broken:
         return found
 
     def env(self, name: str, value: str | None) -> None:
-        """Set a variable, or take it away."""
+        """Set a variable, or remove it."""
         words = [word for word in self.settings["Env"] if not word.startswith(f"{name}=")]
         self.settings["Env"] = [*words, *([f"{name}={value}"] if value is not None else [])]
 
@@ -101,7 +101,7 @@ class Broken:
         return LayerBlob(Digest.from_hex(value), len(packed), path), Digest.of(data)
 
     def changed(self) -> Tree:
-        """What is new or differs; nothing was taken away."""
+        """The new and changed members; no member is removed."""
         found: Tree = {}
         for number, tree in self.edited.items():
             before = self.whole.members(self.whole.image.names[number])
@@ -141,22 +141,22 @@ Change = Callable[[Broken], Any]
 
 @dataclass(frozen=True)
 class Case:
-    """One way to break the image. fails: the ids of the checks that fail; says: what one of them says."""
+    """One way to break the image. fails: the ids of the checks that fail; message: part of one of their messages."""
 
     name: str
     change: Change
     fails: frozenset[str]
-    says: str
+    message: str
 
 
 class Cases(list[Case]):
-    """Ways to break the image, in the order in which they are written down."""
+    """Ways to break the image, in the order of their registration."""
 
-    def __call__(self, fails: str, says: str) -> Callable[[Change], Change]:
-        """Register one: `fails` separated by spaces."""
+    def __call__(self, fails: str, message: str) -> Callable[[Change], Change]:
+        """Register a case. fails: ids separated by spaces."""
 
         def register(change: Change) -> Change:
-            self.append(Case(change.__name__.strip("_"), change, frozenset(fails.split()), says))
+            self.append(Case(change.__name__.strip("_"), change, frozenset(fails.split()), message))
             return change
 
         return register

@@ -1,4 +1,4 @@
-"""Ways to break an image of which reading it is enough to know; see test_smoke_sabotage."""
+"""Faults that the static tier finds; see test_smoke_sabotage."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ case = CASES = Cases()
 
 @case("nccl-chosen", "not the one below /opt/nccl/")
 def wrong_libnccl_mapped(b: Broken) -> None:
-    """Another libnccl is where torch looks. The path is one that may be replaced."""
+    """Another libnccl at the path that torch loads, which may be replaced."""
     b.add({f"{SITE}/nvidia/nccl/lib/libnccl.so.2": elf(gpu=fatbin((2, 120, 0)))})
 
 
 @case("nccl-chosen links nccl-library nccl-sm121 nccl-elf", "where the loader looks")
 def nccl_link_dangling(b: Broken) -> None:
-    """The library behind the link is gone: whoever follows the link fails."""
+    """The target of the link is missing: every check that follows it fails."""
     b.edit("nccl").pop(NCCL)
 
 
@@ -49,7 +49,7 @@ def x86_library(b: Broken) -> None:
 
 @case("nccl-elf image-elf-ours nccl-chosen", "x86-64")
 def nccl_for_x86(b: Broken) -> None:
-    """Each of the three asks about this file: its layer, every library, and the loader, which passes it over."""
+    """Three checks read this file: of its layer, of every library, and of the loader, which skips it."""
     b.edit("nccl")[NCCL] = program(elf(machine=62, gpu=fatbin((2, 121, 0))))
 
 
@@ -60,7 +60,7 @@ def nccl_without_sm_121(b: Broken) -> None:
 
 @case("image-elf-ours image-records", "it ends before its last section")
 def truncated_library(b: Broken) -> None:
-    """The wheel's record knows how long the file was."""
+    """The wheel's RECORD has the file's size."""
     tree = b.edit(WHEELS)
     path = next(path for path in tree if "torchaudio" in path and path.endswith(".so"))
     tree[path] = replace(tree[path], data=tree[path].data[: len(tree[path].data) // 2])
@@ -91,7 +91,7 @@ def ptxas_too_old(b: Broken) -> None:
 
 @case("ptxas-chosen", "(12.9.1), which does not know sm_121a")
 def ptxas_without_the_variant(b: Broken) -> None:
-    """It knows sm_121, but not sm_121a, which Triton asks for."""
+    """It knows sm_121, but not sm_121a, which Triton requests."""
     b.edit("cuda")["usr/local/cuda/bin/ptxas"] = program(elf(more=b"release 12.9, V12.9.1\0sm_121\0sm_120a\0"))
 
 
@@ -132,7 +132,7 @@ def file_of_a_wheel_gone(b: Broken) -> None:
 
 @case("image-distributions vllm-version", "vllm: 0.20.0")
 def two_versions_of_a_distribution(b: Broken) -> None:
-    """The check of vLLM's version sees both, too."""
+    """The check of vLLM's version finds both, too."""
     b.add({f"{SITE}/vllm-0.21.0.dist-info/METADATA": b"Name: vllm\nVersion: 0.21.0\n"})
 
 
@@ -181,7 +181,7 @@ def parent_locked(b: Broken) -> None:
 
 @case("image-places nothing-covered", "has /lib")
 def file_under_a_base_symlink(b: Broken) -> None:
-    """/lib is a link of the base: the folder replaces it, which is said of both."""
+    """/lib is a link of the base: the folder replaces it, and both checks report it."""
     b.add({"lib/aarch64-linux-gnu/libx.so": elf()})
 
 
@@ -201,7 +201,7 @@ def wrong_interpreter(b: Broken) -> None:
 
 
 def _token() -> bytes:
-    # Put together here, so that no scanner takes this file for a leak.
+    # Put together here, so that no scanner reports this file.
     return b"hf_" + b"QzWxEcRvTbYnUmIkOlPaSdFgHjKlZx" + b"CvBn"
 
 
@@ -212,7 +212,7 @@ def token_in_a_layer(b: Broken) -> None:
 
 @case("image-no-secrets nothing-covered", "a Hugging Face token in /opt/app/settings.py (first)")
 def token_that_a_later_layer_hides(b: Broken) -> None:
-    """What a later layer covers is still in the image; covering it is another fault."""
+    """A covered file is still in the image; covering it is a fault as well."""
     b.add({"opt/app/settings.py": _token()}, "first")
     b.add({"opt/app/settings.py": b"TOKEN = None\n"}, "second")
 
@@ -248,19 +248,19 @@ def wrong_platform(b: Broken) -> None:
 
 @case("entrypoint", "expected ['someone/small', '--port', '8000']")
 def wrong_entrypoint_family(b: Broken) -> None:
-    """As for bases whose entrypoint passes everything through: `vllm serve` would come twice."""
+    """As for bases whose entrypoint passes everything through: `vllm serve` would be in the command twice."""
     b.settings["Cmd"] = ["vllm", "serve", *b.settings["Cmd"]]
 
 
 @case("image-starts env-path", "vllm is not in the image in /usr/local/cuda/bin:/usr/bin")
 def missing_path_entry(b: Broken) -> None:
-    """The recipe's PATH is another, and the entrypoint is no longer found."""
+    """PATH differs from the recipe's, and the entrypoint is not found."""
     b.env("PATH", "/usr/local/cuda/bin:/usr/bin")
 
 
 @case("marlin-atomic-add env-vllm-marlin-use-atomic-add", "is not set")
 def variable_missing(b: Broken) -> None:
-    """Asked for by the layer, and by the plan."""
+    """Checked by the layer and by the plan."""
     b.env("VLLM_MARLIN_USE_ATOMIC_ADD", None)
 
 
@@ -289,7 +289,7 @@ def layer_over_its_budget(b: Broken) -> None:
 
 @case("image-layer-size", "10 is the limit")
 def layer_above_10_gb(b: Broken) -> None:
-    """Only its size is asked for: the blob itself stays away, as one of a base would."""
+    """Only its size in the manifest is used: the blob itself is absent, like a base's."""
     b.config["history"].append({"created_by": "RUN download"})
     b.config["rootfs"]["diff_ids"].append("sha256:" + "0" * 64)
     b.layers.append(LayerBlob(Digest.from_hex("0" * 64), 10_500_000_000, b.where / "none"))

@@ -1,5 +1,5 @@
 """A small project whose image has real files: Debian's C and C++ libraries, Python and setuid programs for arm64,
-wheels with libraries, CUDA code and the assembler; and pictures of torch, Triton and NCCL of the right form.
+wheels with libraries, CUDA code and the assembler; and stubs of torch, Triton and NCCL in the form that checks read.
 
 Inputs come from this repository's locks, by hash, and are kept below ~/.cache/builder-tests.
 """
@@ -44,12 +44,12 @@ def locked(section: str, *names: str) -> dict[str, Any]:
 
 
 def static(name: str, kind: str, /, **args: Any) -> dict[str, Any]:
-    """A static check as YAML has it."""
+    """A static check in its YAML form."""
     return {"id": name, "tier": "static", "kind": kind, "args": args}
 
 
 def made_wheels() -> dict[str, bytes]:
-    """By name and version: what is too large to be real here, in the form that checks look at."""
+    """Stub wheels by name and version, for wheels that are too large, in the form that checks read."""
     torch = elf(needed=["libnccl.so.2", "libc.so.6"], rpath="$ORIGIN/../../nvidia/nccl/lib")
     blackwell = elf(more=b"Cuda compilation tools, release 12.9, V12.9.86\0sm_121a\0")
     script = "[console_scripts]\nvllm = vllm:main\n"
@@ -72,7 +72,7 @@ def made_wheels() -> dict[str, bytes]:
 
 
 def project(store: Store) -> Sample:
-    """The project; what is not real is put into the store."""
+    """The project; stub wheels are put into the store."""
     made = Sample(files=dict(sample().files))
     for name in list(made.files):
         if name.startswith(("recipes/", "dockerfiles/layers/")):
@@ -142,7 +142,7 @@ def project(store: Store) -> Sample:
 
 
 def locked_wheels(wheels: Mapping[str, bytes], store: Store) -> list[dict[str, Any]]:
-    """Lock entries of wheels that are made here, by name and version; puts them into the store."""
+    """Lock entries of stub wheels, by name and version; puts the wheels into the store."""
     entries = []
     for key, data in wheels.items():
         name, version = key.split()
@@ -152,7 +152,7 @@ def locked_wheels(wheels: Mapping[str, bytes], store: Store) -> list[dict[str, A
 
 
 class Tools(FakeEngine):
-    """Stands in for the compilers: the assembler comes out of its wheel, NCCL has the form that checks look at."""
+    """A fake engine: takes the assembler from its wheel, and writes an NCCL in the form that checks read."""
 
     nccl = elf(
         soname="libnccl.so.2",
@@ -162,7 +162,7 @@ class Tools(FakeEngine):
     )
 
     def members(self, request: BuildRequest) -> Members:
-        """What is made for one target."""
+        """The files of one target."""
         if request.target == "cuda":
             (path,) = (request.context / "inputs").glob("nvidia_cuda_nvcc-*.whl")
             with zipfile.ZipFile(path) as archive:

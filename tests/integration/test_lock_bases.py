@@ -1,5 +1,5 @@
-"""Bases against Debian's docker-registry, well-behaved and not, through the command line: what is said, the exit code,
-and that nothing is written when something is wrong."""
+"""Bases against Debian's docker-registry, healthy and faulty, on the command line: errors, exit codes, and that a
+failed command writes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from builder.digest import Digest
-from tests.support.cli import Cli, Said
+from tests.support.cli import Cli, CommandResult
 from tests.support.project import ask_locks, vendor_base
 from tests.support.registry import Front, Images, in_front_of, is_installed
 
@@ -61,7 +61,7 @@ class Project:
         self.pin(None)
 
     def pin(self, manifest: str | None, index: str | None = None) -> None:
-        """How the base is pinned before the command; comments are put where people put them."""
+        """Write the base with this pin, and with comments in the usual places."""
         base = vendor_base(self.image, manifest or "")
         del base["pin"]
         text = f"# A base\n{yaml.safe_dump(base, sort_keys=False)}pin:  # where it is\n  # the tag\n"
@@ -71,7 +71,7 @@ class Project:
         text += "  confidence: none  # yet\n  evidence:\n    - nobody says\nnotes: [one, two]\n"
         self.cli.small.files[BASE] = text
 
-    def __call__(self, *words: str) -> Said:
+    def __call__(self, *words: str) -> CommandResult:
         return self.cli(*words)
 
     def tree(self) -> dict[str, bytes]:
@@ -82,24 +82,24 @@ class Project:
         return {str(path): path.read_bytes() for path in files if path.name not in ("lock", "CACHEDIR.TAG")}
 
     def refused(self, code: int, *words: str) -> str:
-        """The command fails with this code and changes no file; what it said."""
+        """The command fails with this code and changes no file; returns its standard error."""
         before = self.tree()
-        said = self(*words)
-        assert said.code == code, (said.code, said.err)
+        result = self(*words)
+        assert result.code == code, (result.code, result.err)
         assert self.tree() == before
-        return said.err
+        return result.err
 
     def not_built(self, code: int) -> str:
-        """A build fails with this code and makes no image and keeps nothing of the base; what it said."""
-        said = self(*BUILD)
-        assert (said.code, said.out) == (code, ""), said.err
+        """A build fails with this code, writes no image and keeps nothing of the base; returns its standard error."""
+        result = self(*BUILD)
+        assert (result.code, result.out) == (code, ""), result.err
         store = self.cli.folder / "store"
         assert [path for path in (store / "images").rglob("*") if path.is_file()] == []
-        return said.err
+        return result.err
 
 
 def pins(project: Project) -> dict[str, str]:
-    """The base's pin as it is on disk now."""
+    """The base's pin in the file."""
     data = yaml.safe_load((project.cli.folder / "project" / BASE).read_text())
     pin: dict[str, str] = data["pin"]
     return pin
@@ -111,9 +111,9 @@ def test_an_unpinned_multi_platform_image_becomes_pinned_and_can_be_built_on(
     top, arm = images.multi(repository, "1")
     assert "base vendor is not pinned" in project.refused(4, "plan", "--recipe", "tiny", "--base", "vendor")
     assert "builder lock --update vendor" in project.not_built(4)
-    said = project("lock", "--update", "vendor", "--json")
-    assert said.code == 0, said.err
-    assert json.loads(said.out) == {
+    result = project("lock", "--update", "vendor", "--json")
+    assert result.code == 0, result.err
+    assert json.loads(result.out) == {
         "changes": [
             {"kind": "base", "name": "vendor", "item": "index", "old": None, "new": top},
             {"kind": "base", "name": "vendor", "item": "manifest", "old": None, "new": arm},
@@ -143,20 +143,20 @@ def test_a_table_of_old_and_new(project: Project, images: Images, repository: st
     old_top, old = images.multi(repository, "1", "old")
     project.pin(old, old_top)
     top, new = images.multi(repository, "1", "new")
-    said = project("lock", "--update", "vendor")
-    assert said.code == 0
+    result = project("lock", "--update", "vendor")
+    assert result.code == 0
     for was, now in ((old_top, top), (old, new)):
-        assert f"{was[:23]}…" in said.out and f"{now[:23]}…" in said.out
-    assert "vendor is now another image" in said.err
+        assert f"{was[:23]}…" in result.out and f"{now[:23]}…" in result.out
+    assert "vendor is now another image" in result.err
 
 
 def test_a_tag_that_did_not_move_changes_no_byte(project: Project, images: Images, repository: str) -> None:
     top, arm = images.multi(repository, "1")
     project.pin(arm, top)
     before = project.tree()
-    said = project("lock", "--update", "vendor")
-    assert (said.code, said.out) == (0, "")
-    assert "nothing changed" in said.err
+    result = project("lock", "--update", "vendor")
+    assert (result.code, result.out) == (0, "")
+    assert "nothing changed" in result.err
     assert project.tree() == before
 
 
@@ -177,7 +177,7 @@ def test_a_registry_that_demands_a_token(project: Project, images: Images, repos
     assert project(*BUILD).code == 0
 
 
-def test_a_registry_that_gives_no_token(project: Project, images: Images, repository: str, front: Front) -> None:
+def test_a_registry_that_refuses_a_token(project: Project, images: Images, repository: str, front: Front) -> None:
     top, arm = images.multi(repository, "1")
     front.token, front.generous = True, False
     assert f"docker login {front.host}" in project.refused(6, "lock", "--update", "vendor")
@@ -186,7 +186,7 @@ def test_a_registry_that_gives_no_token(project: Project, images: Images, reposi
     assert f"docker login {front.host}" in project.not_built(6)
 
 
-def test_too_many_requests_are_made_again_when_the_registry_says(
+def test_after_too_many_requests_the_registrys_delay_is_kept(
     project: Project, images: Images, repository: str, front: Front
 ) -> None:
     _, arm = images.multi(repository, "1")
@@ -197,7 +197,7 @@ def test_too_many_requests_are_made_again_when_the_registry_says(
     assert pins(project)["manifest"] == arm
 
 
-def test_nobody_waits_an_hour(project: Project, images: Images, repository: str, front: Front) -> None:
+def test_a_long_delay_is_refused(project: Project, images: Images, repository: str, front: Front) -> None:
     top, arm = images.multi(repository, "1")
     front.busy, front.retry_after = 1000, "3600"
     begin = time.monotonic()
@@ -256,7 +256,7 @@ def test_an_index_pinned_as_a_manifest(project: Project, images: Images, reposit
     assert "[base-pin-index]" in project.not_built(4)
 
 
-def test_what_is_gone_is_named(project: Project, images: Images, repository: str, front: Front) -> None:
+def test_a_missing_manifest_is_named(project: Project, images: Images, repository: str, front: Front) -> None:
     top, arm = images.multi(repository, "1")
     project.pin(arm, top)
     assert project("lock", "--check", "--remote").code == 0
@@ -266,20 +266,20 @@ def test_what_is_gone_is_named(project: Project, images: Images, repository: str
         told = project.refused(4, "lock", "--check", "--remote")
         assert f"vendor: {key}: the registry does not have it" in told
         assert lost in told
-        said = project("lock", "--check", "--remote", "--json")
-        (row,) = json.loads(said.out)
-        assert (said.code, row["kind"], row["name"], row["code"]) == (4, "base", "vendor", 4)
+        result = project("lock", "--check", "--remote", "--json")
+        (row,) = json.loads(result.out)
+        assert (result.code, row["kind"], row["name"], row["code"]) == (4, "base", "vendor", 4)
     front.lost = {f"/v2/{repository}/manifests/1"}
     assert "MANIFEST_UNKNOWN" in project.refused(4, "lock", "--update", "vendor")
 
 
-def test_nobody_there(project: Project) -> None:
+def test_a_refused_connection(project: Project) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         project.image = f"127.0.0.1:{free.getsockname()[1]}/team/app:1"
     project.pin(OTHER)
     assert "vendor: no connection" in project.refused(6, "lock", "--update", "vendor")
-    said = project("lock", "--check", "--remote", "--json")
-    assert [row["code"] for row in json.loads(said.out)] == [6]
+    result = project("lock", "--check", "--remote", "--json")
+    assert [row["code"] for row in json.loads(result.out)] == [6]
 
 
 def test_of_several_bases_all_are_written_or_none(
@@ -290,9 +290,9 @@ def test_of_several_bases_all_are_written_or_none(
     project.cli.small.files["recipes/bases/second.yaml"] = {**second, "name": "second"}
     told = project.refused(4, "lock", "--update", "vendor", "second")
     assert told.count("second") == 2, "its name, and that of the file to correct"
-    said = project("lock", "--update", "--json", "vendor", "second")
-    answer = json.loads(said.out)
-    assert (said.code, answer["changes"]) == (4, [])
+    result = project("lock", "--update", "--json", "vendor", "second")
+    answer = json.loads(result.out)
+    assert (result.code, answer["changes"]) == (4, [])
     assert [(row["name"], row["what"].partition(" (")[0]) for row in answer["failed"]] == [
         ("second", "the registry does not have it")
     ]
@@ -300,9 +300,9 @@ def test_of_several_bases_all_are_written_or_none(
     told = project.refused(4, "lock", "--update", "third", "vendor", "second")
     assert "[lock-problems]" in told
     assert "third, second: the registry does not have it" in told
-    said = project("lock", "--update", "--keep-going", "--json", "second", "vendor")
-    assert said.code == 4
-    answer = json.loads(said.out)
+    result = project("lock", "--update", "--keep-going", "--json", "second", "vendor")
+    assert result.code == 4
+    answer = json.loads(result.out)
     assert [row["new"] for row in answer["changes"]] == [arm]
     assert [(row["name"], row["code"]) for row in answer["failed"]] == [("second", 4)]
     assert pins(project)["manifest"] == arm
@@ -320,10 +320,10 @@ def test_twenty_bases_at_once_with_200_ms_of_latency(
         project.cli.small.files[f"recipes/bases/many-{number}.yaml"] = {**base, "pin": {"image": image}}
     front.delay, front.token = 0.2, True
     begin = time.monotonic()
-    said = project("lock", "--update", "--json", *wanted)
+    result = project("lock", "--update", "--json", *wanted)
     seconds = time.monotonic() - begin
-    assert said.code == 0, said.err
-    rows = json.loads(said.out)["changes"]
+    assert result.code == 0, result.err
+    rows = json.loads(result.out)["changes"]
     assert {name: tuple(row["new"] for row in rows if row["name"] == name) for name in wanted} == wanted
     assert front.count("/manifests/") >= 40
     assert front.count("/token") == 4, "one token for each repository, however many ask"

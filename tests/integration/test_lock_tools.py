@@ -54,12 +54,12 @@ def test_only_pins_that_do_not_fit_change(copy: Path) -> None:
         edit(copy / "scripts" / name, r"^attrs==\S+", "attrs==25.4.0")
     done = lock_tools(copy)
     assert done.returncode == 0, done.stderr
-    made = files(copy)["requirements.txt"]
-    assert "\nattrs==25.4.0 \\\n" in made
+    written = files(copy)["requirements.txt"]
+    assert "\nattrs==25.4.0 \\\n" in written
     rows = {row["item"]: row for row in json.loads(done.stdout)["changes"] if row["name"] == "scripts/requirements.txt"}
     assert rows["semver"]["kind"] == "tools"
     assert rows["semver"]["old"] == "2.13.0"
-    assert f"\nsemver=={rows['semver']['new']} \\\n" in made
+    assert f"\nsemver=={rows['semver']['new']} \\\n" in written
 
 
 def test_an_update_takes_the_newest_versions(copy: Path) -> None:

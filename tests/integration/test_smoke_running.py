@@ -1,4 +1,4 @@
-"""Images that are each broken in one way that only running them shows, and the check of the cpu tier that catches it.
+"""Each cpu check finds its fault: images with one fault each, which only running them shows.
 
 The static tier passes every one of them: digests, records and headers fit.
 """
@@ -42,13 +42,13 @@ TOGETHER = (
     {"non-root"},
     {"torch-import", "vllm-import", "cffi-computes", "nccl-mapped", "log"},
 )
-"""Checks that each case of one of them runs all of: they are quick, or share an interpreter."""
+"""Groups of checks: a case of one check runs its whole group, which is quick or shares an interpreter."""
 
 case = CASES = Cases()
 
 
 def swap(tree: Tree, path: str, old: str | bytes, new: str | bytes) -> None:
-    """Put something of the same size into a file, in the one place where something else stands."""
+    """Replace the only occurrence of `old` in a file, without changing its size."""
     old, new = (text.encode() if isinstance(text, str) else text for text in (old, new))
     data = tree[path].data
     assert data.count(old) == 1 and len(new) <= len(old)
@@ -60,7 +60,7 @@ def swap(tree: Tree, path: str, old: str | bytes, new: str | bytes) -> None:
 
 @case("ptxas-assembles", "Value 'sm_121a' is not defined for option 'gpu-name'")
 def ptxas_that_cannot_assemble_it(b: Broken) -> None:
-    """It starts, and the name stands in it, but not among the targets."""
+    """It starts, and contains the architecture's name, but not among its targets."""
     tree = b.edit("cuda")
     swap(tree, PTXAS, b"sm_121a\0", b"sm_12xa\0")
     swap(tree, PTXAS, b"Suppress the warning that otherwise is printed", b"sm_121a")
@@ -71,7 +71,7 @@ def library_with_a_symbol_that_nothing_has(b: Broken) -> None:
     tree = b.edit("wheels-libraries")
     path = _cffi(tree)
     data = tree[path].data
-    # The first is the one that is loaded, another that of a debugger.
+    # The first occurrence is in the loaded string table, another in debug information.
     assert b"\0PyLong_FromLong\0" in data
     tree[path] = Member(data.replace(b"\0PyLong_FromLong\0", b"\0PyLong_FromLone\0", 1), tree[path].mode)
 
@@ -107,7 +107,7 @@ def nccl_that_needs_what_is_not_there(b: Broken) -> None:
 
 @case("nccl-mapped", "/opt/other/libnccl.so.2 (2.29.7); expected one below /opt/nccl/")
 def second_nccl_in_memory(b: Broken) -> None:
-    """Loaded by what Python runs at its start, which nothing says that reads headers."""
+    """Loaded when Python starts, which no ELF header shows."""
     start = b"import ctypes; ctypes.CDLL('/opt/other/libnccl.so.2')\n"
     b.add({"opt/other/libnccl.so.2": arm64_nccl(22907, gpu=fatbin(SM_121)), f"{SITE}/other.pth": start})
 
@@ -139,7 +139,7 @@ def files_that_only_root_reads(b: Broken) -> None:
 
 @case("serve-help starts-without-gpu", "python9: not found")
 def script_whose_interpreter_is_gone(b: Broken) -> None:
-    """The shell that it names is there; what that one starts is not."""
+    """The shell in its first line exists; the program that the script starts does not."""
     swap(b.edit("wheels-torch"), SCRIPT, 'if [ "$3" = --help ] || [ "$2" = --help ];', "exec python9 -m vllm; if true;")
 
 
@@ -165,18 +165,18 @@ def entrypoint_that_crashes(b: Broken) -> None:
 
 @dataclass(frozen=True)
 class Ground:
-    """The healthy image, unpacked. folder: for what is made."""
+    """The healthy image, unpacked. folder: for new files."""
 
     whole: Whole
     folder: Path
 
     def run(self, image: OpenedImage, layout: Path, checks: Sequence[Check]) -> dict[str, str]:
-        """What did not pass."""
+        """The messages of checks that did not pass, by id."""
         runner = ChrootRunner(image, self.folder / "work")
         return problems(run_cpu(layout, image.digest, checks, folder=self.folder, runner=runner))
 
     def judge(self, case: Case) -> tuple[dict[str, str], dict[str, str]]:
-        """What does not pass of an image broken like this, by reading it and by running it."""
+        """The messages of failed checks of the case's image: of the static tier, and of the cpu tier."""
         where = self.folder / case.name
         where.mkdir()
         broken = Broken.of(self.whole, where)
@@ -189,9 +189,9 @@ class Ground:
         return read, self.run(image, layout, checks)
 
     def place(self, broken: Broken, image: OpenedImage) -> None:
-        """What unpacking would make of an image, quicker: the healthy one's files, and those that differ.
+        """Unpack an image quickly: hard links to the healthy image's files, and the files that differ.
 
-        The bytecode of the healthy one is good for what did not change.
+        Bytecode of the healthy image is valid for unchanged files.
         """
         healthy, root = (unpacked_root(each, self.folder / "work") for each in (self.whole.image, image))
         shutil.copytree(healthy, root, symlinks=True, copy_function=_link)
@@ -228,21 +228,21 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
         ChrootRunner(whole.image, folder / "work")
     except CheckNotRun as reason:
         pytest.skip(str(reason))
-    # vLLM's own parser is not here.
+    # The image has no vLLM parser.
     yield Ground(replace(whole, checks=[check for check in whole.checks if check.kind != "serve-command"]), folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
 def healthy(ground: Ground) -> dict[str, str]:
-    """What does not pass of the healthy image. It is run first: its bytecode serves the others."""
+    """Messages of failed checks of the healthy image. It is run first: the other images use its bytecode."""
     image = ground.whole.image
     return ground.run(image, image.layers[0].path.parents[2], ground.whole.checks)
 
 
 @pytest.fixture(scope="module")
 def judged(ground: Ground, healthy: dict[str, str]) -> Iterator[dict[str, Future[Any]]]:
-    """What is found of each broken image, several at a time."""
+    """The result of `Ground.judge` for each case; several run at a time."""
     with ThreadPoolExecutor(os.cpu_count()) as workers:
         yield {case.name: workers.submit(ground.judge, case) for case in CASES}
 
@@ -259,4 +259,4 @@ def test_sabotage(judged: dict[str, Future[Any]], case: Case) -> None:
     read, failed = judged[case.name].result()
     assert read == {}
     assert set(failed) == case.fails, failed
-    assert any(case.says in message for message in failed.values()), failed
+    assert any(case.message in text for text in failed.values()), failed

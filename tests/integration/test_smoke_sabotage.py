@@ -1,7 +1,7 @@
-"""Images that are each broken in one way, and the check that catches it: an image built from real files passes all.
+"""Each static check finds its fault: images with one fault each, made of a healthy image of real files.
 
-The image is made once, by the product. Each case takes it apart, changes one thing and puts it together again, with
-digests that fit; where more than one check fails, the case says which.
+The image is built once, by the product. Each case changes one thing and recomputes the digests; it names every check
+that fails.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def test_sabotage(whole: Whole, tmp_path: Path, case: Case) -> None:
     report = check_image(broken.finish(), whole.checks)
     failed = {result.id: result.message for result in report.results if result.status == "fail"}
     assert set(failed) == case.fails, failed
-    assert any(case.says in message for message in failed.values()), failed
+    assert any(case.message in text for text in failed.values()), failed
 
 
 def test_libraries_are_read_as_pyelftools_reads_them(whole: Whole) -> None:

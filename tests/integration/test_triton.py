@@ -1,4 +1,4 @@
-"""The ptxas layer against real Triton wheels: what each version calls on a GB10, with and without the layer.
+"""The ptxas layer against real Triton wheels: which ptxas each version calls on a GB10, with and without the layer.
 
 Of each wheel only the few members that decide are read, by ranges. Where Triton looks is the same in the wheels for
 both architectures; which architectures an assembler knows is asked of the one for this machine.
@@ -74,7 +74,7 @@ def cuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def members(version: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The members of the wheel that decide."""
+    """The members of the wheel that Triton's choice depends on."""
     folder = tmp_path_factory.mktemp("members")
     for name in (f"{BIN}/ptxas", f"{BIN}/ptxas-blackwell", "triton/knobs.py", "triton/backends/nvidia/compiler.py"):
         fetch(triton(version), name, folder / name)
@@ -83,7 +83,7 @@ def members(version: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def image(members: Path, cuda: Path, tmp_path: Path) -> Path:
-    """What matters here of an image with this Triton."""
+    """The parts of an image with this Triton that the choice depends on."""
     shutil.copytree(members, tmp_path / SITE, copy_function=os.link)
     (tmp_path / CUDA).parent.mkdir(parents=True)
     (tmp_path / CUDA).symlink_to(cuda)
@@ -91,7 +91,7 @@ def image(members: Path, cuda: Path, tmp_path: Path) -> Path:
 
 
 def layer(version: str | None, folder: Path) -> PlannedLayer:
-    """The ptxas layer on a base with this Triton, or one of which that is not known."""
+    """The ptxas layer on a base with this Triton; None: a base whose Triton is not known."""
     text = (PROJECT.roots[-1] / "recipes/bases/hermetic-0.20.yaml").read_text("utf-8")
     assert "triton: 3.6.0\n" in text
     (folder / "recipes/bases").mkdir(parents=True)
@@ -103,7 +103,7 @@ def layer(version: str | None, folder: Path) -> PlannedLayer:
 
 
 def apply(made: PlannedLayer, image: Path) -> dict[str, str]:
-    """The layer's files over the image's; its variables, as they are inside the image."""
+    """The image's files covered by the layer's; and the layer's variables."""
     assert made.spec is not None
     for item in made.spec["files"]:
         path = image / item["path"]
@@ -113,7 +113,7 @@ def apply(made: PlannedLayer, image: Path) -> dict[str, str]:
 
 
 def chosen(image: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
-    """What this Triton's own code calls for a GB10: the path, and the version it says it has."""
+    """The ptxas that this Triton's own code calls for a GB10: its path, and the version that Triton reports."""
     # libtriton is 200 MB, and of it knobs.py takes two functions of the C library.
     library = types.ModuleType("triton._C.libtriton")
     library.getenv = os.environ.get  # type: ignore[attr-defined]
@@ -139,7 +139,7 @@ def chosen(image: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch) ->
 
 
 def assembles(tool: str, folder: Path) -> bool:
-    """Whether this assembler makes a kernel for sm_121a."""
+    """Whether this ptxas assembles a kernel for sm_121a."""
     source = folder / "kernel.ptx"
     source.write_text(".version 8.8\n.target sm_121a\n.address_size 64\n.visible .entry kernel()\n{\n ret;\n}\n")
     argv = [tool, "-arch=sm_121a", str(source), "-o", str(folder / "kernel.cubin")]
@@ -178,7 +178,7 @@ def test_with_the_layer_every_version_calls_cudas(
 def test_with_the_layer_an_image_whose_triton_has_no_ptxas_works(
     version: str, image: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As NGC 26.04 is."""
+    """NGC 26.04 is such an image."""
     for path in (image / SITE / BIN).iterdir():
         path.unlink()
     with pytest.raises(RuntimeError, match="Cannot find ptxas"):

@@ -1,4 +1,4 @@
-"""Every serving command of the hermetic bases against vLLM itself: the same version's wheel for this machine.
+"""Every serving command of the hermetic bases is accepted by vLLM itself: the same version's wheel for this machine.
 
 The wheel and the locked distributions that are not CUDA are installed below ~/.cache/builder-tests with a CPU build of
 torch from the folders that pip is configured for; vLLM's compiled parts are not needed to parse a command line. Where
@@ -33,13 +33,16 @@ pytestmark = [pytest.mark.slow]
 
 PROJECT = Project()
 BASES = {"hermetic-0.20": "0.20.0", "hermetic-0.23": "0.23.0"}
-# What only a GPU needs, and what is as large as all the rest.
+# Distributions that only a GPU needs, and the largest one.
 LEFT_OUT = ("nvidia-", "torch", "triton", "flashinfer-cubin", "z3-solver", "cupy-")
 
 
 def locked(version: str) -> list[str]:
-    """What hermetic bases and their layers hold of this vLLM, as requirements. Its Python is newer than most
-    machines': a distribution that has dropped this one's is taken at its last version that has not."""
+    """The distributions of hermetic bases with this vLLM and of their layers, as requirements.
+
+    Images have a newer Python than most machines: the requirement is an upper bound, for distributions that dropped
+    this machine's Python.
+    """
     names = [f"{kind}-{version}-cp313" for kind in ("vllm", "audio", "ray", "omni")]
     sections = [PROJECT.section(name) for name in names if PROJECT.has_section(name)]
     wheels = [wheel for section in sections if isinstance(section, WheelLock) for wheel in section.wheels]
@@ -59,7 +62,7 @@ def cpu_torch() -> str | None:
 
 @cache
 def interpreter(version: str) -> Path:
-    """A virtual environment that has this vLLM; kept from run to run, made in about half a minute."""
+    """A virtual environment with this vLLM, kept between runs; creating it takes about half a minute."""
     torch = cpu_torch()
     if torch is None:
         pytest.skip("this machine's pip finds no CPU build of torch")
@@ -125,7 +128,7 @@ def base(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def answers(base: str) -> dict[str, list[str]]:
-    """What vLLM says of every case and of every broken command, from one interpreter."""
+    """vLLM's errors for every case and every broken command, from one interpreter."""
     asked = {str(case): command(base, case) for case in cases(base)}
     asked |= {what: {"argv": ["a/b", *words], "variables": []} for what, words in BROKEN.items()}
     asked["a variable"] = {"argv": ["a/b"], "variables": ["VLLM_FP8_MOE_BACKEND", "VLLM_MARLIN_USE_ATOMIC_ADD"]}
@@ -139,7 +142,7 @@ def answers(base: str) -> dict[str, list[str]]:
 
 
 def ask(base: str, program: str, given: str = "") -> Any:
-    """What a program prints after RESULT, as JSON, in the interpreter that has the base's vLLM."""
+    """The JSON that a program prints after RESULT, in the interpreter that has the base's vLLM."""
     env = {"PATH": os.environ["PATH"], "HOME": str(Path.home()), "VLLM_LOGGING_LEVEL": "ERROR"}
     argv = [interpreter(BASES[base]), "-c", program]
     done = subprocess.run(argv, input=given, env=env, capture_output=True, text=True, check=False, timeout=600)
@@ -148,14 +151,14 @@ def ask(base: str, program: str, given: str = "") -> Any:
     return json.loads(line.removeprefix("RESULT "))
 
 
-def test_vllm_takes_every_serving_command(base: str, answers: dict[str, list[str]]) -> None:
+def test_vllm_accepts_every_serving_command(base: str, answers: dict[str, list[str]]) -> None:
     every = cases(base)
     assert len(every) > 40
     assert {case: answers[str(case)] for case in every if answers[str(case)]} == {}
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_vllm_refuses_what_it_does_not_have(answers: dict[str, list[str]], what: str) -> None:
+def test_vllm_refuses_unknown_names(answers: dict[str, list[str]], what: str) -> None:
     assert answers[what] != []
 
 
@@ -163,11 +166,11 @@ def test_vllm_does_not_read_a_variable_that_never_existed(answers: dict[str, lis
     assert answers["a variable"] == ["vLLM does not read VLLM_FP8_MOE_BACKEND"]
 
 
-def test_the_option_table_says_what_vllm_says(base: str, answers: dict[str, list[str]]) -> None:
-    """The tables are read from sources without running them; here is what the running parser has."""
+def test_the_option_table_equals_vllms_parser(base: str, answers: dict[str, list[str]]) -> None:
+    """Tables are extracted from sources without running them; this compares them with the running parser."""
     table = load_table(BASES[base])
     assert table is not None
     words = {word for word in answers["options"] if word.startswith("--")}
     mine = {f"--{name}" for name in table.flags} | {f"--no-{n}" for n, kind in table.flags.items() if kind == "toggle"}
     assert words - {"--help"} - mine == set()
-    assert mine - words == {"--omni"}, "handled before the parser is made"
+    assert mine - words == {"--omni"}, "handled before the parser exists"

@@ -28,7 +28,7 @@ def arm64_program(text: bytes, status: int) -> bytes:
 
 
 def arm64_nccl(version: int, *, gpu: bytes = b"", needed: str = "") -> bytes:
-    """A libnccl.so.2 whose ncclGetVersion says `version` (below 65536). gpu: a fatbin. needed: a library it asks for.
+    """A libnccl.so.2 whose ncclGetVersion returns `version` (below 65536). gpu: a fatbin. needed: its DT_NEEDED.
 
     One segment holds all of it; section headers are there for those who read it without loading it.
     """

@@ -1,4 +1,4 @@
-"""Where the tests keep what they download, so that a machine downloads it once for all suites and runs."""
+"""Folders for the tests' downloads, kept between runs, and links to inputs in the user's own store."""
 
 from __future__ import annotations
 

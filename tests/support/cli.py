@@ -20,7 +20,7 @@ from tests.support.project import ROOT, Sample
 
 
 @dataclass
-class Said:
+class CommandResult:
     """How a command ended: its exit code, standard output and standard error."""
 
     code: int
@@ -35,7 +35,7 @@ class Said:
 
 def run_here(
     words: tuple[str, ...], *, environ: Mapping[str, str], folder: Path, stdout: IO[bytes] | None = None
-) -> Said:
+) -> CommandResult:
     """Run `builder` in this process, with these variables and no others, in this folder.
 
     Standard output and error are captured by file descriptor, so that of child processes too. stdout: a file that
@@ -47,19 +47,19 @@ def run_here(
             code = run_and_report(words)
         # A store is claimed until its object is gone, and the traceback of an error is a cycle that holds it.
         gc.collect(1)
-        return Said(code, _text(out), _text(err))
+        return CommandResult(code, _text(out), _text(err))
 
 
-def run_process(words: tuple[str, ...], *, environ: Mapping[str, str], folder: Path) -> Said:
+def run_process(words: tuple[str, ...], *, environ: Mapping[str, str], folder: Path) -> CommandResult:
     """Run `builder` as a process of its own, with these variables and no others, in this folder."""
     command = [sys.executable, "-m", "builder", *words]
     done = subprocess.run(command, capture_output=True, env=environ, cwd=folder, timeout=60, check=False)
-    return Said(done.returncode, done.stdout.decode(), done.stderr.decode())
+    return CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 @contextlib.contextmanager
 def _isolated(environ: Mapping[str, str], folder: Path) -> Iterator[None]:
-    """Another environment and folder, as a new process has them."""
+    """Set the environment and the folder as a new process has them, and restore them."""
     before, here, temporary = dict(os.environ), Path.cwd(), tempfile.tempdir
     try:
         os.environ.clear()
@@ -129,12 +129,12 @@ class Cli:
             return
         self.small.write(self.folder / "project")
 
-    def __call__(self, *words: str, **more: str) -> Said:
-        """Run to the end in this process. Keywords are further variables. No traceback is shown, and no bug."""
+    def __call__(self, *words: str, **more: str) -> CommandResult:
+        """Run to the end in this process. Keywords are further variables. Fails on a traceback and on code 1."""
         self.write()
         return _checked(run_here(words, environ=self.environment(more), folder=self.folder))
 
-    def process(self, *words: str, **more: str) -> Said:
+    def process(self, *words: str, **more: str) -> CommandResult:
         """The same as a process of its own."""
         self.write()
         return _checked(run_process(words, environ=self.environment(more), folder=self.folder))
@@ -147,7 +147,7 @@ class Cli:
         return subprocess.Popen(command, env=self.environment({}), cwd=self.folder, text=True, **pipes)  # type: ignore[call-overload, no-any-return]
 
 
-def _checked(said: Said) -> Said:
-    assert "Traceback" not in said.out + said.err, said.err
-    assert said.code != 1, said.err
-    return said
+def _checked(result: CommandResult) -> CommandResult:
+    assert "Traceback" not in result.out + result.err, result.err
+    assert result.code != 1, result.err
+    return result

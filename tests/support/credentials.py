@@ -21,7 +21,7 @@ def config(folder: Path, **content: Any) -> Credentials:
 
 
 def helper(folder: Path, name: str, script: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A credential helper; what it was asked for lands in the returned file."""
+    """A credential helper; its requests are logged to the returned file."""
     asked = folder / "asked"
     program = folder / f"docker-credential-{name}"
     program.write_text(f'#!/bin/sh\necho "$1 $(cat)" >> {asked}\n{script}\n')

@@ -96,7 +96,7 @@ class DockerDaemon:
         return f"unix://{self.socket}"
 
     def left(self) -> list[str]:
-        """The containers that nobody removed."""
+        """The containers that were not removed."""
         return [container.name for container in self.containers if not container.removed]
 
     def find(self, key: str) -> FakeContainer | None:

@@ -107,7 +107,7 @@ def slow(data: bytes, pause: float, stop: threading.Event) -> Answer:
 
 
 def silent(stop: threading.Event) -> Answer:
-    """Promises a file and then says nothing more."""
+    """Sends headers and then nothing."""
 
     def answer(handler: Handler) -> None:
         handler.reply(200, {"Content-Length": "300000"}, b"x")

@@ -1,4 +1,4 @@
-"""Servers of tests: on 127.0.0.1, at a port of their own, for as long as they are needed."""
+"""HTTP servers on a free port of 127.0.0.1, for the duration of a `with` block."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Server(ThreadingHTTPServer):
 
 @contextlib.contextmanager
 def listening(handler: type[BaseHTTPRequestHandler], **bound: object) -> Iterator[str]:
-    """Its host and port. bound: attributes of the handler's class, what its answers come from."""
+    """A server's HOST:PORT. bound: attributes of the handler's class, from which it answers."""
     with _Server(("127.0.0.1", 0), type("Bound", (handler,), bound)) as server:
         server.daemon_threads = True
         server.block_on_close = False

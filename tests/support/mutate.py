@@ -1,4 +1,4 @@
-"""Hostile versions of real files: a seeded mutator of text and of what the text says."""
+"""Hostile versions of real files: a seeded mutator of text and of the values in it."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Mutator:
         return text.encode("utf-8", "surrogatepass")
 
     def _twice(self, text: str) -> str:
-        """A key that stands twice in one object, the second time with another value."""
+        """A duplicate key in an object, with another value."""
         at = [place for place, letter in enumerate(text[:-1]) if letter == "{" and text[place + 1] != "}"]
         if not at:
             return text

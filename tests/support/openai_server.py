@@ -1,4 +1,4 @@
-"""A server that behaves like vLLM's, well or badly. Run as a program: PORT BEHAVIOUR…; it prints a log like vLLM's."""
+"""A fake vLLM server, healthy or with faults. Run as a program: PORT FAULT…; it prints a log like vLLM's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ THOUGHT, ANSWER = ["12*17", " is 12*10", " + 12*7"], ["The answer", " is 204", "
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers as `server.behaviour` says: names of faults, as they stand in the code below."""
+    """Answers with the faults in `server.bad`, by the names in the code below."""
 
     protocol_version = "HTTP/1.1"
 
@@ -140,7 +140,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Quiet(ThreadingHTTPServer):
-    """Says nothing of clients that hang up."""
+    """Ignores clients that hang up."""
 
     def handle_error(self, request: object, client_address: object) -> None:
         pass
@@ -156,7 +156,7 @@ def make(port: int, *bad: str) -> ThreadingHTTPServer:
 
 @contextlib.contextmanager
 def serving(*bad: str) -> Iterator[tuple[str, Any]]:
-    """A server on a free port: its address and itself."""
+    """A server on a free port; yields its address and the server."""
     server = make(0, *bad)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()

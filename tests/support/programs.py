@@ -21,8 +21,8 @@ def own_programs() -> dict[str, Member | bytes]:
         if path is None:
             pytest.skip(f"{name} is not installed")
         files[f"usr/bin/{name}"] = program(Path(path).resolve().read_bytes())
-        said = subprocess.run(["ldd", path], capture_output=True, text=True, check=False).stdout
-        for word in said.split():
+        listed = subprocess.run(["ldd", path], capture_output=True, text=True, check=False).stdout
+        for word in listed.split():
             if word.startswith("/"):
                 files[word.lstrip("/")] = program(Path(word).resolve().read_bytes())
     return files

@@ -55,7 +55,7 @@ def shipped(*names: str) -> dict[str, Any]:
 
 
 def hashed(data: bytes) -> dict[str, Any]:
-    """What every locked file says of itself."""
+    """The fields that every locked file has."""
     return {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
 
 

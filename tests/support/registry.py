@@ -1,4 +1,4 @@
-"""Debian's docker-registry on loopback, images in it, and a server in front of it that makes trouble."""
+"""Debian's docker-registry on loopback, images in it, and a proxy in front of it with faults."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_installed() -> bool:
 
 @contextlib.contextmanager
 def running(folder: Path, auth: Mapping[str, Any] | None = None) -> Iterator[str]:
-    """HOST:PORT of an empty registry that keeps its data in `folder`. auth: whom it lets in, as its configuration says;
+    """HOST:PORT of an empty registry that keeps its data in `folder`. auth: its `auth` configuration;
     without it everyone."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -103,11 +103,11 @@ class Images:
 
 @dataclass
 class Front:
-    """A server that hands requests on to a registry. What it does besides:
+    """A proxy of a registry, with faults:
 
-    delay: seconds before every answer. token: it wants a bearer token, and gives everyone one when `generous`. busy: so
-    many answers are 429 first, with Retry-After. wrong: what is asked for under these paths is answered with other
-    bytes. lost: these paths are answered with 404.
+    delay: seconds before every answer. token: it demands a bearer token, and grants one to everyone when `generous`.
+    busy: how many answers are 429 first, with Retry-After. wrong: paths that are answered with other bytes.
+    lost: paths that are answered with 404.
     """
 
     backend: str

@@ -1,4 +1,4 @@
-"""Builds plans with a fake engine and keeps what a build reports."""
+"""Builds plans with a fake engine and keeps the events that a build reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.engine import FakeEngine
 
 @dataclass
 class Runner:
-    """Builds plans, and keeps what was told meanwhile."""
+    """Builds plans, and keeps events, log lines and announcements."""
 
     store: Store
     engine: FakeEngine
@@ -26,7 +26,7 @@ class Runner:
     started: int = 0
 
     def build(self, plan: Plan, *, offline: bool = False, jobs: int | None = 4, **more: Any) -> Built:
-        """The image of a plan. Keywords replace what is given to `build_image`."""
+        """The image of a plan. Keywords replace arguments of `build_image`."""
         settings: dict[str, Any] = {
             "engine": self.start,
             "listener": self.events.append,
@@ -36,7 +36,7 @@ class Runner:
         return build_image(self.store, plan, offline=offline, jobs=jobs, **{**settings, **more})
 
     def start(self) -> Engine:
-        """The engine, counting how often it is asked for."""
+        """The engine; counts the calls."""
         self.started += 1
         return self.engine
 
@@ -45,5 +45,5 @@ class Runner:
         return list(dict.fromkeys(event.state for event in self.events if event.layer == layer))
 
     def temporary(self) -> list[str]:
-        """What lies below tmp/."""
+        """The names of the files below tmp/."""
         return [path.name for path in self.store.tmp.iterdir()]

@@ -1,4 +1,4 @@
-"""What tests look at in a store, and a record to put into one."""
+"""Reading a store's blobs and unfinished files, and a record for its index."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def blobs(store: Store) -> set[str]:
 
 
 def temporary(store: Store) -> list[str]:
-    """What lies in a store's folder for unfinished files."""
+    """The names of a store's unfinished files."""
     return [path.name for path in store.tmp.iterdir()]
 
 

@@ -40,12 +40,12 @@ class Tokens:
 
     @property
     def auth(self) -> dict[str, Any]:
-        """What the registry's configuration says about it."""
+        """The registry's configuration for it."""
         trusted = {"issuer": "tokens", "rootcertbundle": str(self.folder / "cert.pem")}
         return {"token": {"realm": f"http://{self.host}/token", "service": "registry", **trusted}}
 
     def token(self, user: str | None, scopes: list[str]) -> str:
-        """A signed token for what `user` (None: nobody) may do of `scopes`."""
+        """A signed token for those of `scopes` that `user` (None: anonymous) may use."""
         access = []
         for scope in scopes:
             kind, _, rest = scope.partition(":")

@@ -1,4 +1,4 @@
-"""Damaged files in a project, on the command line: an exit code and a message of ours, never a traceback or a bug."""
+"""Damaged files in a project, on the command line: an exit code and message of builder, never a traceback."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Said, run_here
+from tests.support.cli import CommandResult, run_here
 from tests.support.fuzz import SEED, times
 from tests.support.mutate import Mutator
 from tests.support.project import ask_locks, sample, vendor_base, write_files
@@ -40,7 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("recipes/tiny.yaml", "recipes/bases/tiny.yaml"):
         small.files[name]["notes"] = ["one", "two"]
     small.files["recipes/tiny.yaml"] |= {"compatible": ["vendor"]}
-    # Nobody listens on port 1.
+    # No server listens on port 1.
     small.files["recipes/bases/vendor.yaml"] = vendor_base("127.0.0.1:1/team/app:1", DIGEST)
     ask_locks(small.files)
     small.write(tmp_path)
@@ -55,13 +55,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def run(folder: Path) -> Callable[[Command], Said]:
-    """The program as it is called, with its own error boundary, without a process of its own."""
+def run(folder: Path) -> Callable[[Command], CommandResult]:
+    """Runs the program in this process, with its own error boundary."""
     return lambda words: run_here(words, environ=os.environ.copy(), folder=Path.cwd())
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_damaged_files(name: str, folder: Path, run: Callable[[Command], Said]) -> None:
+def test_damaged_files(name: str, folder: Path, run: Callable[[Command], CommandResult]) -> None:
     commands, count = FILES[name]
     path = folder / name
     kind = "json" if path.suffix == ".json" else "yaml"
@@ -70,7 +70,7 @@ def test_damaged_files(name: str, folder: Path, run: Callable[[Command], Said]) 
         path.write_bytes(data)
         for words in commands:
             if words[-1] == "vendor" and reads(path):
-                continue  # a good file: this would only find that nobody is there
+                continue  # a good file: this would only find that no server answers
             told = run(words)
             codes[told.code] = codes.get(told.code, 0) + 1
             assert told.code in (0, 2, 3, 4, 6, 9), f"{words}: {told.err}\n{data!r}"
@@ -93,5 +93,5 @@ def reads(path: Path) -> bool:
     return True
 
 
-def test_undamaged_everything_is_well(folder: Path, run: Callable[[Command], Said]) -> None:
+def test_undamaged_files_give_no_error(folder: Path, run: Callable[[Command], CommandResult]) -> None:
     assert [run(words).code for words in (PLAN, VENDOR, CHECK, RENDER)] == [0, 0, 0, 0]

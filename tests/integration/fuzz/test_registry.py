@@ -1,5 +1,5 @@
-"""Damaged manifests, indexes and configs: what does not hash to its pin is never taken; what does, and is hostile, is
-refused with an error of ours, or it is an image for linux/arm64 that others would read in the same way."""
+"""Damaged manifests, indexes and configs: bytes with another digest than the pin are never accepted; hostile ones with
+the right digest are refused with a BuilderError, or describe an image for linux/arm64 without ambiguity."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.fixtures import MakePlan
 from tests.support.fuzz import SEED, TIMES, times
 from tests.support.http_registry import Answer, client, digest_of, entry, image_manifest, index, serving
 from tests.support.mutate import Mutator
-from tests.support.oracle import said
+from tests.support.oracle import plain_values
 from tests.support.project import vendor_base
 
 A, B, C = (f"sha256:{letter * 64}" for letter in "abc")
@@ -53,7 +53,7 @@ TEXTS = {"manifest": MANIFEST, "index": INDEX, "config": CONFIG_TEXT}
 
 
 @pytest.mark.parametrize("kind", TEXTS)
-def test_damaged_bytes_never_pass_for_the_pinned_ones(kind: str) -> None:
+def test_damaged_bytes_never_match_the_pin(kind: str) -> None:
     pinned = digest_of(TEXTS[kind].encode())
     for data in Mutator(TEXTS[kind], "json", SEED).some(times(1000)):
         if digest_of(data) == pinned:
@@ -88,22 +88,22 @@ def test_hostile_manifests(kind: str) -> None:
             refused += 1
             continue
         accepted += 1
-        says = said(data, "json")
-        assert found.json == says
+        values = plain_values(data, "json")
+        assert found.json == values
         assert found.digest == Digest.of(data)
-        assert says["schemaVersion"] == 2 and type(says["schemaVersion"]) is int
+        assert values["schemaVersion"] == 2 and type(values["schemaVersion"]) is int
         if found.is_index:
-            check_index(found, says)
+            check_index(found, values)
         else:
             assert found.media_type in MANIFESTS
-            for descriptor in (says["config"], *says["layers"]):
+            for descriptor in (values["config"], *values["layers"]):
                 check_descriptor(descriptor)
     assert refused > 300 * TIMES
     assert accepted > 30 * TIMES
 
 
-def test_a_hostile_registry_is_asked_what_a_base_is(tmp_path: Path) -> None:
-    """Every document hashes to what the one above it says; one of them is damaged, or served as something else."""
+def test_resolving_a_base_from_a_hostile_registry(tmp_path: Path) -> None:
+    """Every document has the digest that its parent names; one of them is damaged, or has another media type."""
     kinds = [*MANIFESTS, *INDEXES, OCI_INDEX.upper(), "text/html", ""]
     made = {kind: Mutator(text, "json", SEED).some(10**9) for kind, text in TEXTS.items()}
     pick = random.Random(SEED)
@@ -134,22 +134,22 @@ def test_a_hostile_registry_is_asked_what_a_base_is(tmp_path: Path) -> None:
             codes[0] += 1
             pinned = {change.item: change.new for change in found.changes}
             assert pinned.get("index") in (None, digest_of(served["1"]))
-            image = said(served[pinned["manifest"]], "json")
-            says = said(served[image["config"]["digest"]], "json")
-            assert (says["os"], says["architecture"]) == ("linux", "arm64")
-            assert says.get("variant") in (None, "", "v8")
+            image = plain_values(served[pinned["manifest"]], "json")
+            values = plain_values(served[image["config"]["digest"]], "json")
+            assert (values["os"], values["architecture"]) == ("linux", "arm64")
+            assert values.get("variant") in (None, "", "v8")
     assert set(codes) == {0, 4, 6}
     assert min(codes.values()) > 12 * TIMES, codes
 
 
-def check_index(found: Any, says: Any) -> None:
-    """Whatever it says, only an entry that calls itself linux/arm64 (v8 or no variant) is chosen."""
+def check_index(found: Any, values: Any) -> None:
+    """In every index, only an entry with the platform linux/arm64 (v8 or no variant) is chosen."""
     try:
         chosen = choose_platform(found, "linux/arm64")
     except PinError:
         return
     assert is_digest(chosen)
-    (row, *_) = [row for row in says["manifests"] if row["digest"] == chosen]
+    (row, *_) = [row for row in values["manifests"] if row["digest"] == chosen]
     platform = row["platform"]
     assert (platform["os"], platform["architecture"]) == ("linux", "arm64")
     assert platform.get("variant", "") in ("", "v8")
@@ -174,19 +174,19 @@ def test_hostile_configs_under_their_own_digest(make_plan: MakePlan) -> None:
             refused += 1
             continue
         accepted += 1
-        says = said(data, "json")
-        assert (says["os"], says["architecture"]) == ("linux", "arm64")
-        assert says.get("variant") in (None, "", "v8")
-        assert base.config == says
+        values = plain_values(data, "json")
+        assert (values["os"], values["architecture"]) == ("linux", "arm64")
+        assert values.get("variant") in (None, "", "v8")
+        assert base.config == values
         made = json.loads(image.config)
-        assert made["rootfs"]["diff_ids"][:2] == says["rootfs"]["diff_ids"]
+        assert made["rootfs"]["diff_ids"][:2] == values["rootfs"]["diff_ids"]
         assert all(is_digest(digest) for digest in made["rootfs"]["diff_ids"])
         assert all(isinstance(word, str) and "=" in word for word in made["config"]["Env"])
     assert refused > 300 * TIMES
     assert accepted > 100 * TIMES
 
 
-def test_references_of_any_text_are_refused_or_come_back_the_same() -> None:
+def test_references_of_any_text_are_refused_or_round_trip() -> None:
     for data in Mutator(json.dumps(f"nvcr.io/nvidia/vllm:26.05-py3@{A}"), "json", SEED).some(times(500)):
         try:
             text = json.loads(data)
@@ -208,7 +208,7 @@ def record() -> Any:
     return LayerRecord(A, 1, B, 1, "application/vnd.oci.image.layer.v1.tar+zstd", 1, C)
 
 
-def test_the_undamaged_ones_are_good(make_plan: MakePlan) -> None:
+def test_the_undamaged_documents_are_accepted(make_plan: MakePlan) -> None:
     assert choose_platform(parse_manifest(INDEX.encode()), "linux/arm64") == B
     check_platform(CONFIG_TEXT.encode(), "linux/arm64")
     assert parse_base("x", MANIFEST.encode(), CONFIG_TEXT.encode()).config == CONFIG

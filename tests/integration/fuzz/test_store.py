@@ -1,4 +1,4 @@
-"""Damaged records, receipts and mirrors: a build gives the digest that it always gave, or an error of ours."""
+"""Damaged records, receipts and mirrors: a build has the same digest as before, or ends with a BuilderError."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def plan(make_plan: Callable[..., Plan]) -> Plan:
 
 @pytest.fixture
 def bench(tmp_path: Path, engine: FakeEngine, mirror: Mirror, plan: Plan) -> Bench:
-    """A mirror of the small project; nothing can be had from elsewhere."""
+    """A mirror of the small project, and no other source."""
     made = Bench(tmp_path, engine, mirror)
     made.fill(plan)
     made.cut()
@@ -47,7 +47,7 @@ def built(bench: Bench, plan: Plan) -> tuple[Store, str]:
 
 
 def outcome(act: Callable[[], str]) -> Result:
-    """What comes of it, None for an error of ours; any other error is a bug."""
+    """The result of a call, None for a BuilderError; any other error is a bug."""
     try:
         return act()
     except BuilderError as error:

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from tests.support.cli import Cli, Said
+from tests.support.cli import Cli, CommandResult
 
-__all__ = ["Cli", "Said"]
+__all__ = ["Cli", "CommandResult"]
 
 
 @pytest.fixture(autouse=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from tests.support.cli import Said, run_here
+from tests.support.cli import CommandResult, run_here
 from tests.unit.cli.conftest import Cli
 
 
-def shipped(cli: Cli, *words: str) -> Said:
+def shipped(cli: Cli, *words: str) -> CommandResult:
     """Run with the recipes of this repository alone, in the test's folder."""
     environ = {name: value for name, value in cli.environment({}).items() if name != "BUILDER_PROJECT"}
     return run_here(words, environ=environ, folder=cli.folder)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.support.images import layout
-from tests.unit.cli.conftest import Cli, Said
+from tests.unit.cli.conftest import Cli, CommandResult
 
 TESTS = {
     "schemaVersion": "2.0.0",
@@ -26,7 +26,7 @@ def image(cli: Cli) -> Cli:
     return cli
 
 
-def run(cli: Cli, *words: str) -> Said:
+def run(cli: Cli, *words: str) -> CommandResult:
     return cli("test", "oci:image", *STRUCTURE, *words)
 
 

@@ -17,13 +17,13 @@ import pytest
 import builder.__main__
 import builder.cli.app
 from builder.errors import InvalidError
-from tests.support.cli import Cli, Said, run_here
+from tests.support.cli import Cli, CommandResult, run_here
 
 LIST = "list bases"
 WRONG = "plan --recipe nope"
 
 
-def shell(cli: Cli, script: str) -> Said:
+def shell(cli: Cli, script: str) -> CommandResult:
     """Run a script in which `builder` is the command under test."""
     cli.write()
     bash = shutil.which("bash")
@@ -32,13 +32,13 @@ def shell(cli: Cli, script: str) -> Said:
     done = subprocess.run(
         [bash, "-c", builder + script], capture_output=True, env=cli.environment({}), cwd=cli.folder, check=False
     )
-    said = Said(done.returncode, done.stdout.decode(), done.stderr.decode())
+    said = CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
     assert "Traceback" not in said.err, said.err
     assert "a bug" not in said.err, said.err
     return said
 
 
-def into(cli: Cli, file: IO[bytes], *words: str) -> Said:
+def into(cli: Cli, file: IO[bytes], *words: str) -> CommandResult:
     """Run a command in this process, with its standard output going to a file."""
     cli.write()
     return run_here(words, environ=cli.environment({}), folder=cli.folder, stdout=file)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Said, run_here
+from tests.support.cli import CommandResult, run_here
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCS = ("add-a-recipe", "add-a-layer")
@@ -48,7 +48,7 @@ class Newcomer:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
 
-    def run(self, line: str) -> Said:
+    def run(self, line: str) -> CommandResult:
         words = shlex.split(line)
         assert words[0] == "builder"
         if words[1] in HEAVY:

@@ -18,7 +18,7 @@ from builder.lock.git import tree_of_archive
 from builder.model.lock import SourceLock
 from builder.model.lockfile import load_section
 from tests.support import forge as forges
-from tests.support.cli import Cli, Said
+from tests.support.cli import Cli, CommandResult
 from tests.support.errors import fails
 from tests.support.forge import Forge, git
 from tests.support.mirror import Mirror
@@ -67,7 +67,7 @@ class Project:
         asked["sources"] = {"tool": {"github": "someone/tool", **request}}
         (self.locks / "requests.yaml").write_text(json.dumps(asked))
 
-    def __call__(self, *words: str) -> Said:
+    def __call__(self, *words: str) -> CommandResult:
         return self.cli("lock", *words)
 
     def refused(self, code: int, *words: str) -> str:
