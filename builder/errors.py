@@ -63,25 +63,25 @@ class UsageError(BuilderError):
 
 
 class InvalidError(BuilderError):
-    """A recipe, base, layer or lock file is not valid, or a layer writes where it must not."""
+    """A recipe, base, layer or lock file is not valid, or a layer places a file at a forbidden path."""
 
     code = ExitCode.INVALID
 
 
 class PinError(BuilderError):
-    """A pin is missing, stale, or what was found does not match it."""
+    """A pin is missing or stale, or the content does not match it."""
 
     code = ExitCode.PIN
 
 
 class EngineError(BuilderError):
-    """No engine, an engine's build that failed, or a machine that cannot hold the build."""
+    """No engine is found, an engine's build fails, or this machine has too little space for the build."""
 
     code = ExitCode.ENGINE
 
 
 class NetworkError(BuilderError):
-    """A registry or mirror did not answer, refused, or answered nonsense."""
+    """A registry or mirror does not answer, refuses, or sends an invalid response."""
 
     code = ExitCode.NETWORK
 
@@ -93,7 +93,7 @@ class SmokeError(BuilderError):
 
 
 class DiffersError(BuilderError):
-    """Two builds of one thing are not the same bytes."""
+    """Two builds of the same layer or image have different bytes."""
 
     code = ExitCode.DIFFERS
 

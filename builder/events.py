@@ -12,7 +12,7 @@ State = Literal["waiting", "fetching", "building", "packing", "cached", "done", 
 
 @dataclass(frozen=True)
 class Event:
-    """A layer's state now. done and total in bytes, total 0 where it is not known; detail: one line from the engine."""
+    """The state of a layer. done, total: bytes; total is 0 when unknown. detail: one line from the engine."""
 
     layer: str
     state: State

@@ -1,7 +1,7 @@
 """Reads recipes, bases, layers and lock sections by name from the folders of the search path.
 
 The folders, in order: BUILDER_PROJECT, or the current folder when it has `recipes/` or `dockerfiles/`; then the files
-that come with the package. The first folder that has a name wins, so a user's folder holds only what is new.
+of the installed package. The first folder that has a name wins, so a user's folder holds only new or changed files.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def search_path() -> tuple[Path, ...]:
 
 
 class Project:
-    """Recipes, bases, layers and lock sections, each read once, when it is first asked for."""
+    """Recipes, bases, layers and lock sections; each is read once, on its first use."""
 
     def __init__(self, roots: tuple[Path, ...] | None = None) -> None:
         self.roots = roots if roots is not None else search_path()
@@ -139,7 +139,7 @@ class Project:
         """All bases by name."""
         return {name: self.base(name) for name in self.base_names()}
 
-    def bases_called(self, name: str) -> list[Base]:
+    def find_bases(self, name: str) -> list[Base]:
         """The base of this name or alias, else all bases of this family; empty when there is none."""
         if name in self.base_names():
             return [self.base(name)]
@@ -204,7 +204,7 @@ class Project:
         return path
 
     def _search(self, relative: str, name: str) -> Path | None:
-        """The file that a name refers to, if any. A name that nothing can have is not looked for on disk."""
+        """The file that a name refers to, if any. An invalid name is not looked up on disk."""
         return self._lookup(relative) if _is_name(name) else None
 
     def _lookup(self, relative: str) -> Path | None:
@@ -272,6 +272,6 @@ def _is_name(name: str) -> bool:
 
 
 def closest(name: str, names: Iterable[str]) -> str:
-    """The likely cause of an unknown name: a similar one of `names`; empty when no name is similar."""
+    """The likely cause of an unknown name: similar ones of `names`; empty when none is similar."""
     close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
     return f"did you mean {' or '.join(close)}?" if close else ""

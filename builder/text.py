@@ -6,7 +6,7 @@ import re
 
 HIDDEN = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff"
 """A regular expression's character class: C0 and C1 controls, which a terminal executes; bidirectional overrides, which
-reorder text; and what neither XML nor UTF-8 can hold. Tab and line feed are not in it."""
+reorder text; and characters that neither XML nor UTF-8 can hold. Tab and line feed are not in it."""
 
 _HIDDEN = re.compile(f"[{HIDDEN}]")
 
@@ -22,5 +22,5 @@ def escaped(json_text: str) -> str:
 
 
 def is_plain_line(text: str) -> bool:
-    """Whether the text is one line without hidden characters and tabs."""
+    """Whether the text is one line without hidden characters or tabs."""
     return not _HIDDEN.search(text) and not set(text) & {"\t", "\n"}

@@ -1,6 +1,6 @@
-"""Versions that compare: semantic ones (docker, buildah, drivers, NCCL), Python's (PEP 440) and symbol versions.
+"""Parses versions for comparison: semantic ones (docker, buildah, drivers, NCCL), PEP 440 and ELF symbol versions.
 
-Never compare versions as text, and never take their numbers apart elsewhere.
+No other module compares versions as text or splits them into numbers.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _NUMBERS = re.compile(r"(?<![\w.])v?(\d+)\.(\d+)(?:\.(\d+))?")
 
 
 def semantic(text: str) -> semver.Version | None:
-    """The first version in `text`: of docker, buildx, buildah, an NVIDIA driver, NCCL; None where there is none.
+    """The first version in `text`: of docker, buildx, buildah, an NVIDIA driver, NCCL; None without one.
 
     Only the numbers count: a missing patch is 0, and a suffix of a vendor or distribution ("+dfsg1", "-dev", NCCL's
-    "-1") is dropped, because it says nothing about what the program can do. Leading zeros are dropped as well, which
-    Semantic Versioning forbids and NVIDIA writes: driver 580.95.05 is 580.95.5, and older than 580.142.
+    "-1") is dropped, because it does not change the program's features. Leading zeros, which Semantic Versioning
+    forbids but NVIDIA writes, are dropped as well: driver 580.95.05 is 580.95.5, and older than 580.142.
     """
     # Imported here: no plan and no listing needs it, and it takes 25 ms.
     import semver
@@ -31,7 +31,7 @@ def semantic(text: str) -> semver.Version | None:
 
 
 def at_least(text: str, oldest: str) -> bool:
-    """Whether `text` has a semantic version that is not older than `oldest`; False where either has none."""
+    """Whether `text` has a semantic version that is not older than `oldest`; False when either has none."""
     have, wanted = semantic(text), semantic(oldest)
     return have is not None and wanted is not None and have >= wanted
 
@@ -59,7 +59,7 @@ def same_nccl(version: str, wanted: str) -> bool:
 def python_version(text: str | None) -> Version:
     """A version as PEP 440 compares it (vLLM's, a wheel's), up to its first hyphen.
 
-    What is missing or no version compares as 0.
+    A missing or invalid version compares as 0.
     """
     try:
         return Version((text or "0").partition("-")[0])
@@ -68,7 +68,7 @@ def python_version(text: str | None) -> Version:
 
 
 def python_release(text: str) -> tuple[int, ...]:
-    """The numbers of a PEP 440 version: (3, 13) of "3.13". Raises ValueError for what is none."""
+    """The numbers of a PEP 440 version: (3, 13) of "3.13". Raises ValueError for an invalid version."""
     return Version(text).release
 
 

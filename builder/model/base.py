@@ -1,4 +1,4 @@
-"""Bases: the pinned images below our layers, and the hermetic one that is made here."""
+"""Base and Pin: the pinned image below our layers, or the hermetic base, which is built from layers."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from builder.model.reference import Reference
 Family = Literal["ngc", "vllm-openai", "hermetic", "community"]
 
 
-def _is_written_out(text: str) -> str:
+def _is_complete(text: str) -> str:
     try:
         found = str(Reference.parse(text))
     except UsageError as error:
         raise ValueError(f"{error.what}: {error.cause}") from None
     if found != text:
-        raise ValueError(f"must be written out: {found}")
+        raise ValueError(f"must be the complete reference: {found}")
     return text
 
 
 class Pin(Strict):
     """The digests of a registry image. `manifest` is the linux/arm64 one; without it the base is unpinned.
 
-    seal: over image and digests, as `builder lock` wrote them (`builder.lock.seal`); none where they were set by hand.
+    seal: a hash over image and digests by `builder lock` (`builder.lock.seal`); None when they were set by hand.
     """
 
     image: Annotated[
         str,
         Field(pattern=r"^[a-z0-9.:\[\]-]+/[a-z0-9._/-]+:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$"),
-        AfterValidator(_is_written_out),
+        AfterValidator(_is_complete),
     ]
-    """registry/repository:tag, registry always written out."""
+    """registry/repository:tag; the registry is never left out."""
     index: Digest | None = None
     manifest: Digest | None = None
     confidence: Literal["high", "medium", "low", "none"] = "none"
@@ -48,17 +48,17 @@ class Pin(Strict):
     @model_validator(mode="after")
     def _two_digests(self) -> Pin:
         if self.manifest is not None and self.manifest == self.index:
-            raise ValueError("index and manifest are one digest: the list of platforms is not the linux/arm64 image")
+            raise ValueError("index and manifest have the same digest: an index is no linux/arm64 manifest")
         return self
 
 
 class Base(Strict):
-    """A base and what layers need to know about it.
+    """A base and the facts about it that layers use.
 
     site: where the image's Python finds distributions. nccl: how its torch finds libnccl (`wheel`: DT_RPATH to the
     NCCL wheel; `system`: the loader's search path). entrypoint: `vllm-serve` when the image's ENTRYPOINT already is
-    `vllm serve`, `pass-through` when the command must say it, `environment` when its entrypoint builds the command from
-    variables. A fact that is not known is left out.
+    `vllm serve`, `pass-through` when the command must start with it, `environment` when its entrypoint builds the
+    command from variables. An unknown fact is left out.
     """
 
     name: Name
@@ -77,7 +77,7 @@ class Base(Strict):
     pin: Pin | None = None
     aliases: tuple[Name, ...] = ()
     layers: tuple[LayerUse, ...] = ()
-    """hermetic only: the layers the base itself is made of, the root first."""
+    """hermetic only: the layers of the base itself, the root first."""
     env: Annotated[dict[EnvName, Line], NoSecrets] = {}
     path: tuple[ImagePath, ...] = ()
     """hermetic only: the image's PATH."""

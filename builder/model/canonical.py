@@ -1,4 +1,4 @@
-"""Canonical JSON, and the fingerprint of a value: the hash that keys, seals and digests are made of."""
+"""Canonical JSON, and the fingerprint of a value: the hash for layer keys and seals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Smoke checks as layers, bases and recipes name them."""
+"""Check: a smoke check as layers, bases and recipes declare it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def _without_nul(value: Any) -> Any:
         for part in item if isinstance(item, tuple) else (item,):
             _without_nul(part)
     if isinstance(value, str) and "\0" in value:
-        raise ValueError("must be without NUL: no program takes it")
+        raise ValueError("must not contain NUL, which no argument of a program can hold")
     return value
 
 
 class Check(Strict):
-    """A smoke check that an image must pass; `kind` names the check, the rest are its arguments."""
+    """A smoke check that an image must pass; kind: the name of the check's function. args: its arguments."""
 
     id: Name
     tier: Literal["static", "cpu", "gpu"]

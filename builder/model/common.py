@@ -1,4 +1,4 @@
-"""Field types that all models share: names, versions, paths, lines, secrets."""
+"""Field types of all models: names, versions, paths, lines, secrets."""
 
 from __future__ import annotations
 
@@ -35,51 +35,51 @@ def is_secret(name: str) -> bool:
     return _SECRET.search(name.replace("-", "_")) is not None
 
 
-def _by_name_only(values: dict[str, T]) -> dict[str, T]:
+def _without_secrets(values: dict[str, T]) -> dict[str, T]:
     for name, value in values.items():
-        # A path says where a secret is.
+        # A path is the location of a secret, not its value.
         if is_secret(name) and isinstance(value, str) and not value.startswith("/"):
             raise ValueError(f"{name} is a secret: name its variable (as HF_TOKEN) under run.secrets, without a value")
     return values
 
 
-def _on_the_host(path: str) -> str:
+def _is_host_path(path: str) -> str:
     if not path.startswith(("/", "~/")) or ":" in path:
         raise ValueError("must begin with / or ~/ and have no colon")
     return path
 
 
-def _stays(path: str) -> str:
+def _is_relative(path: str) -> str:
     if path.startswith("/") or any(part in ("", ".", "..") for part in path.split("/")):
         raise ValueError("must be a relative path without empty, '.' or '..' parts")
     return path
 
 
-def _is_a_time(text: str) -> str:
+def _is_time(text: str) -> str:
     try:
         datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")
     except ValueError:
-        raise ValueError("is no point in time") from None
+        raise ValueError("is not a valid time") from None
     return text
 
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
-"""A recipe, base, layer, parameter set or lock section: what may stand in a file name, a tag and a Dockerfile stage."""
+"""A recipe, base, layer, parameter set or lock section: valid in a file name, a tag and a Dockerfile stage."""
 
 ParameterName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 Flag = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
 """A command-line option of vLLM without its leading dashes."""
 
-NoSecrets = AfterValidator(_by_name_only)
-"""For mappings of variables or options: none of them is a secret with its value."""
+NoSecrets = AfterValidator(_without_secrets)
+"""For mappings of variables or options: none may hold the value of a secret."""
 
 LabelName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]{0,127}$")]
 Line = Annotated[str, StringConstraints(max_length=4096), AfterValidator(_no_control_characters)]
 """Text of one line: the only kind of text that may reach an image's configuration."""
 
-HostPath = Annotated[Line, AfterValidator(_on_the_host)]
-"""A path on the machine that runs a container; ~ is the home of who runs it."""
+HostPath = Annotated[Line, AfterValidator(_is_host_path)]
+"""A path on the machine that runs a container; ~ is the home folder of the user who runs it."""
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
@@ -90,12 +90,12 @@ RelativePath = Annotated[
     str,
     StringConstraints(min_length=1, max_length=4096),
     AfterValidator(_no_control_characters),
-    AfterValidator(_stays),
+    AfterValidator(_is_relative),
 ]
-Timestamp = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"), AfterValidator(_is_a_time)]
+Timestamp = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"), AfterValidator(_is_time)]
 """UTC, seconds, RFC 3339."""
 
-Flagged = Annotated[bool, Field(strict=True)]
-"""true or false, and not a word or number that could be read as one."""
+Boolean = Annotated[bool, Field(strict=True)]
+"""true or false; words and numbers are refused."""
 
 Scalar = bool | int | FiniteFloat | Line

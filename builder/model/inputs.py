@@ -34,13 +34,13 @@ class Input:
 
     @property
     def digest(self) -> Digest:
-        """Its name in the store."""
+        """The digest, which is the name in the store."""
         return Digest.from_hex(self.sha256)
 
 
 @dataclass(frozen=True)
 class FetchEvent:
-    """How far a file is; received and total in bytes. `cached`: it was in the store already."""
+    """Progress of one file; received, total: bytes. state `cached`: the store already had the file."""
 
     name: str
     received: int
@@ -50,7 +50,7 @@ class FetchEvent:
 
 
 def from_deb(deb: Deb, locked: str) -> Input:
-    """A Debian package of a section locked at `locked` (RFC 3339): later only a snapshot archive may have it."""
+    """A Debian package of a section locked at `locked` (RFC 3339). A snapshot archive keeps old versions."""
     locations = (Location("debian", deb.path), Location("snapshot", f"{_stamp(locked)}/{deb.path}"))
     file = deb.path.rpartition("/")[2]
     return Input("deb", f"{deb.package} {deb.version}", file, deb.sha256, deb.size, locations)
@@ -73,5 +73,5 @@ def from_source(source: Source, locked: str) -> Input:
 
 
 def _stamp(locked: str) -> str:
-    """2026-11-21T00:00:00Z as snapshot archives spell it: 20261121T000000Z."""
+    """The form of a time in snapshot archives: 20261121T000000Z for 2026-11-21T00:00:00Z."""
     return locked.replace("-", "").replace(":", "")

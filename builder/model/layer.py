@@ -1,4 +1,4 @@
-"""Layers: what `dockerfiles/layers/NAME/layer.yaml` says."""
+"""Layer: the contents of `dockerfiles/layers/NAME/layer.yaml`, with its parameters, inputs and files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from builder.model.base import Family
 from builder.model.check import Check as Check  # noqa: PLC0414 (a public name of this module)
-from builder.model.common import EnvName, Flagged, LabelName, Line, Name, ParameterName, RelativePath, Scalar, Strict
+from builder.model.common import Boolean, EnvName, LabelName, Line, Name, ParameterName, RelativePath, Scalar, Strict
 
 Template = Line
 """Text with `{{ ... }}` expressions over `base`, `params` and `recipe`; rendered strictly."""
@@ -18,7 +18,7 @@ Condition = Line
 """A Jinja expression over the same names; `version()` makes versions comparable."""
 
 _LONGEST = 4096
-"""characters of a text value: engines read Dockerfiles line by line, and none reads lines of any length."""
+"""Characters of a text value: engines limit the length of a Dockerfile's lines."""
 
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -49,11 +49,11 @@ class Parameter(Strict):
         return self
 
     def value(self, given: object) -> bool | int | str | tuple[str, ...]:
-        """The value that `given` means: text of a command line, or what a YAML file holds. Raises ValueError."""
+        """The parameter's value from `given`: text of a command line, or a value of a YAML file. Raises ValueError."""
         if self.type == "flag":
             word = _WORDS.get(str(given).lower())
             if word is None:
-                raise ValueError("say true or false")
+                raise ValueError("must be true or false")
             return word
         if self.type == "integer":
             if isinstance(given, bool) or not re.fullmatch(r"[+-]?[0-9]{1,18}", str(given)):
@@ -74,14 +74,14 @@ class Parameter(Strict):
         if len(text) > _LONGEST:
             raise ValueError(f"must have at most {_LONGEST} characters")
         if self.choices and text not in map(str, self.choices):
-            raise ValueError(f"choose one of {', '.join(map(str, self.choices))}")
+            raise ValueError(f"must be one of {', '.join(map(str, self.choices))}")
         if self.pattern is not None and not re.fullmatch(self.pattern, text):
             raise ValueError(f"must match {self.pattern}")
         return text
 
 
 class Environment(Strict):
-    """A variable that the layer sets; `prepend` puts the value before what the image has, joined by a colon."""
+    """A variable that the layer sets; mode prepend: put before the image's value, joined by a colon."""
 
     name: EnvName
     value: Template
@@ -99,12 +99,12 @@ class Label(Strict):
 
 
 class WheelGroup(Strict):
-    """Which wheels of a lock section go into the layer, and where.
+    """The wheels of a lock section that go into the layer, and their place.
 
-    only: an expression for the names of the distributions; where it gives none, all that no other use of the layer
-    takes; without it, the whole section. strip: unpack only what lies under this path of the wheels, into `into`,
-    without metadata (how the CUDA compiler wheels become CUDA_HOME); else they are installed as distributions into
-    the base's site directory.
+    only: an expression for the names of the distributions; an empty result means all that no other use of the layer
+    takes. Without `only`, the whole section. strip: unpack only the files under this path of the wheels, into `into`,
+    without metadata (so the CUDA compiler's wheels become CUDA_HOME). Without `strip`, the wheels are installed as
+    distributions into the base's site directory.
     """
 
     lock: Template
@@ -115,22 +115,22 @@ class WheelGroup(Strict):
 
 
 class Inputs(Strict):
-    """Locked inputs. debs: a section that becomes a whole root. sources: NAME/VERSION. toolchain: the compile root."""
+    """Locked inputs. debs: a section that becomes a root. sources: NAME/VERSION. toolchain: the compile root."""
 
     debs: Template | None = None
     wheels: tuple[WheelGroup, ...] = ()
     sources: tuple[Template, ...] = ()
-    toolchain: Flagged = False
+    toolchain: Boolean = False
 
 
 class PlacedFile(Strict):
-    """A file (`content` or `source`, a file in the layer's folder), a symlink (`link`) or a directory to put in."""
+    """A file (`content` or `source`, a file in the layer's folder), a symlink (`link`) or a directory."""
 
     path: Template
     link: Template | None = None
     content: str | None = None
     source: RelativePath | None = None
-    directory: Flagged = False
+    directory: Boolean = False
     mode: Annotated[str, Field(pattern=r"^0[0-7]{3,4}$")] | None = None
     when: Condition | None = None
 
@@ -142,7 +142,7 @@ class PlacedFile(Strict):
 
 
 class Requirement(Strict):
-    """A condition on the base or parameters without which the layer does not apply, and what to tell the user."""
+    """A condition on base or parameters. When it is false, the layer does not apply; why: the cause for the user."""
 
     when: Condition
     why: Line
@@ -152,21 +152,21 @@ class Layer(Strict):
     """A layer definition.
 
     producer: `files` is unpacked in this process, `dockerfile` runs commands in an engine, `config` adds no file.
-    replaces: files of the base that this layer's files may cover; what renders to nothing names none. reads_base: its
-    steps read the base's files.
+    replaces: files of the base or of earlier layers that this layer's files may cover; an empty result is ignored.
+    reads_base: its steps read the base's files.
     """
 
     name: Name
     title: Line
     producer: Literal["files", "dockerfile", "config"]
-    root: Flagged = False
+    root: Boolean = False
     families: tuple[Family, ...] = ("ngc", "vllm-openai", "hermetic")
     needs: tuple[Requirement, ...] = ()
     parameters: dict[ParameterName, Parameter] = {}
     inputs: Inputs = Inputs()
     files: tuple[PlacedFile, ...] = ()
     replaces: tuple[Template, ...] = ()
-    reads_base: Flagged = False
+    reads_base: Boolean = False
     env: tuple[Environment, ...] = ()
     labels: tuple[Label, ...] = ()
     checks: tuple[Check, ...] = ()

@@ -6,21 +6,21 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from builder.model.common import Commit, FileName, Flagged, Name, RelativePath, Sha256, Strict, Timestamp, Version
+from builder.model.common import Boolean, Commit, FileName, Name, RelativePath, Sha256, Strict, Timestamp, Version
 
 Size = Annotated[int, Field(ge=0, lt=2**53, strict=True)]
-"""Bytes; what every reader of JSON can hold."""
+"""Bytes, within the integers that every JSON parser holds exactly."""
 
 Requirement = Annotated[str, Field(pattern=r"^[A-Za-z0-9][^\x00-\x1f\x7f]*$", max_length=4096)]
-"""One line of a requirements file that cannot be an option of it."""
+"""One line of a requirements file; it cannot be an option."""
 
 AptName = Annotated[str, Field(pattern=r"^[A-Za-z0-9?~(][^\x00-\x1f\x7f]*$", max_length=4096)]
-"""A package or pattern for apt that cannot be an option of it."""
+"""A package or pattern for apt; it cannot be an option."""
 
 Architecture = Literal["amd64", "arm64"]
 
 Seal = Sha256 | None
-"""Over everything else in a section, as `builder lock` wrote it (`builder.lock.seal`)."""
+"""A hash over all other fields of a section, written by `builder lock` (`builder.lock.seal`)."""
 
 
 class Deb(Strict):
@@ -35,7 +35,7 @@ class Deb(Strict):
 
 
 class DebRequest(Strict):
-    """What a section of Debian packages was resolved from: its freshness is decided by comparing this."""
+    """The request that a section of Debian packages was resolved from. A section with another request is stale."""
 
     suite: Name
     architecture: Architecture
@@ -60,7 +60,7 @@ class DebLock(Strict):
 
 
 class Wheel(Strict):
-    """One wheel: exactly this file."""
+    """One wheel file."""
 
     name: Name
     version: Version
@@ -70,7 +70,7 @@ class Wheel(Strict):
 
 
 class WheelRequest(Strict):
-    """What a section of wheels was resolved from."""
+    """The request that a section of wheels was resolved from."""
 
     requirements: tuple[Requirement, ...]
     constraints: tuple[Requirement, ...] = ()
@@ -78,8 +78,8 @@ class WheelRequest(Strict):
     """Sections whose distributions the target already holds: they are constraints and are left out of the result."""
     python: Annotated[str, Field(pattern=r"^3\.\d+$")]
     platform: Name
-    """As `uv pip compile --python-platform` spells it, e.g. aarch64-manylinux_2_39."""
-    dependencies: Flagged = True
+    """A value of `uv pip compile --python-platform`, e.g. aarch64-manylinux_2_39."""
+    dependencies: Boolean = True
 
 
 class WheelLock(Strict):
@@ -100,8 +100,8 @@ class WheelLock(Strict):
         return self.wheels
 
 
-class Mirror(Strict):
-    """Where a source archive can be had; every mirror of a source serves the same bytes."""
+class SourceMirror(Strict):
+    """A location of a source archive; every mirror of a source serves the same bytes."""
 
     kind: Literal["debian", "github"]
     path: RelativePath
@@ -109,7 +109,7 @@ class Mirror(Strict):
 
 
 class Source(Strict):
-    """A source archive and the git objects it was made from."""
+    """A source archive and its git commit and tree."""
 
     name: Name
     version: Version
@@ -118,14 +118,14 @@ class Source(Strict):
     size: Size
     commit: Commit
     tree: Commit
-    mirrors: Annotated[tuple[Mirror, ...], Field(min_length=1)]
+    mirrors: Annotated[tuple[SourceMirror, ...], Field(min_length=1)]
 
 
 class SourceRequest(Strict):
-    """Which versions of a source are locked, and where they are.
+    """The versions of a source to lock, and their locations.
 
-    github: OWNER/REPO. tag: what its tags are called, with {version} once. debian: for the versions that Debian has the
-    same archive of, its path there.
+    github: OWNER/REPO. tag: the pattern of its tags, with {version} once. debian: the archive's path in Debian, for the
+    versions that Debian has.
     """
 
     github: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}/[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
@@ -136,20 +136,20 @@ class SourceRequest(Strict):
     @model_validator(mode="after")
     def _versions_fit(self) -> SourceRequest:
         if len(set(self.versions)) != len(self.versions):
-            raise ValueError("a version stands twice")
+            raise ValueError("a version is listed twice")
         if unknown := sorted(set(self.debian) - set(self.versions)):
-            raise ValueError(f"debian has {unknown[0]}, which is not among the versions")
+            raise ValueError(f"debian lists {unknown[0]}, which is not in versions")
         return self
 
     def tag_of(self, version: str) -> str:
         """The tag of a version."""
         return self.tag.replace("{version}", version)
 
-    def mirrors_of(self, version: str) -> tuple[Mirror, ...]:
-        """Where the archive of a version can be had, the one that is asked first first."""
-        found = [Mirror(kind="debian", path=self.debian[version])] if version in self.debian else []
+    def mirrors_of(self, version: str) -> tuple[SourceMirror, ...]:
+        """The mirrors of a version's archive, in the order in which they are tried."""
+        found = [SourceMirror(kind="debian", path=self.debian[version])] if version in self.debian else []
         path = f"{self.github}/archive/refs/tags/{self.tag_of(version)}.tar.gz"
-        return (*found, Mirror(kind="github", path=path))
+        return (*found, SourceMirror(kind="github", path=path))
 
 
 class SourceLock(Strict):
@@ -171,7 +171,7 @@ LockSection = DebLock | WheelLock | SourceLock
 
 
 class LockRequests(Strict):
-    """What everything locked is resolved from (`recipes/locks/requests.yaml`), by section name or name of a source."""
+    """The requests of all sections and sources (`recipes/locks/requests.yaml`), by name."""
 
     debs: dict[Name, DebRequest] = {}
     wheels: dict[Name, WheelRequest] = {}

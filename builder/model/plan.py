@@ -13,7 +13,7 @@ from builder.model.inputs import Input
 
 @dataclass(frozen=True)
 class Variable:
-    """An environment variable of the image. prepend: put before what is there, joined by a colon."""
+    """An environment variable of the image. prepend: put before the inherited value, joined by a colon."""
 
     name: str
     value: str
@@ -25,9 +25,9 @@ class Variable:
 class PlannedLayer:
     """One layer of the image.
 
-    id: unique in the image, the name of its build stage. spec: of a `files` layer, what is unpacked. dockerfile: of a
-    `dockerfile` layer, the whole text that an engine runs; stages: its own part of it. context: the layer folder's
-    files, by path in the build context. key: names the layer's bytes; empty for a layer without files.
+    id: unique in the image, the name of its build stage. spec: of a `files` layer, the description to unpack.
+    dockerfile: of a `dockerfile` layer, the whole text that an engine runs; stages: its own part of it. context: the
+    layer folder's files, by path in the build context. key: names the layer's bytes; empty for a layer without files.
     """
 
     id: str
@@ -52,7 +52,7 @@ class PlannedLayer:
 
 @dataclass(frozen=True)
 class Plan:
-    """What will be built, and nothing about how fast, where or by which engine."""
+    """What is built; nothing about the machine, the engine or the number of jobs."""
 
     recipe: str
     title: str
@@ -73,9 +73,9 @@ class Plan:
     checks: tuple[Check, ...] = ()
     notes: tuple[str, ...] = ()
     compatible: tuple[str, ...] = ()
-    """Other bases that the recipe can be built on, as it names them."""
+    """Other bases that the recipe can be built on, by name, alias or family."""
     glibc: str | None = None
-    """The base's C library, as the base says; for checks where its layers are not here."""
+    """The glibc version in the base's file, for checks when the base's layers are not in the store."""
 
     @property
     def key(self) -> str:

@@ -1,4 +1,4 @@
-"""Recipes: one image for one model family, and the profiles it can be served with."""
+"""Recipe: an image for one model family, its serving command, and the profiles that change it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pydantic import Field, model_validator
 
 from builder.model.check import Check
 from builder.model.common import (
+    Boolean,
     EnvName,
     Flag,
-    Flagged,
     HostPath,
     ImagePath,
     Line,
@@ -47,10 +47,10 @@ Reason = Annotated[Line, Field(min_length=10)]
 class Model(Strict):
     """The model an image serves.
 
-    family: what rules about one model ask for. weights: the number format of the weights. checkpoint: what made it:
-    ModelOpt, compressed-tensors (llm-compressor), or the model's makers. hybrid: layers beside attention. tools: the
-    recipe promises tool calls. mixed_precision: FP8 and NVFP4 in one checkpoint. memory_gb: of weights on one node,
-    where a document says it.
+    family: selects the rules about one model. weights: the number format of the weights. checkpoint: its origin:
+    ModelOpt, compressed-tensors (llm-compressor), or native for the model's makers. hybrid: the kind of layers besides
+    attention. tools: the recipe supports tool calls. mixed_precision: FP8 and NVFP4 in one checkpoint. memory_gb: of
+    the weights on one node, when a document states it.
     """
 
     id: ModelId
@@ -59,14 +59,14 @@ class Model(Strict):
     quantization: Line | None = None
     weights: Literal["nvfp4", "mxfp4", "fp8", "int4", "bf16"] | None = None
     checkpoint: Literal["modelopt", "compressed-tensors", "native"] | None = None
-    moe: Flagged = False
+    moe: Boolean = False
     hybrid: Literal["mamba", "gated-delta"] | None = None
-    reasoning: Flagged = False
-    tools: Flagged = False
+    reasoning: Boolean = False
+    tools: Boolean = False
     modalities: tuple[Line, ...] = ()
-    mixed_precision: Flagged = False
+    mixed_precision: Boolean = False
     memory_gb: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] | None = None
-    gated: Flagged = False
+    gated: Boolean = False
 
 
 FlagValue = Scalar | None | dict[str, Any] | tuple[Scalar, ...]
@@ -76,8 +76,8 @@ class Serve(Strict):
     """The serving command: `vllm serve MODEL` and its options in order. Without `model`, the model's own name.
 
     A value true is a switch, a mapping is passed as JSON, a list repeats as further words of the one option, null
-    leaves the option out (in a profile or variant: takes it away). wrapper: a program of a layer that is given model
-    and options instead of `vllm serve`, and runs it.
+    leaves the option out (in a profile or variant: removes it). wrapper: a program of a layer that gets model and
+    options in place of `vllm serve`, and runs `vllm serve` itself.
     """
 
     model: Line | None = None
@@ -90,14 +90,14 @@ class Volume(Strict):
 
     host: HostPath
     container: ImagePath
-    read_only: Flagged = False
+    read_only: Boolean = False
 
 
 class Run(Strict):
-    """What `docker run` needs besides the image. `secrets` are names of variables, never values.
+    """Options of `docker run`. `secrets` are names of variables, never values.
 
-    network: two nodes always have the host's. memlock: no limit on locked memory, as RDMA asks for. downloads: model
-    or file of a model that has to be there besides the model itself, as ID or ID:FILE.
+    network: two nodes always use the host's. memlock: no limit on locked memory, which RDMA needs. downloads: further
+    models, or files of models, that serving needs, as ID or ID:FILE.
     """
 
     port: Annotated[int, Field(ge=1, le=65535)] = 8000
@@ -106,7 +106,7 @@ class Run(Strict):
     secrets: tuple[EnvName, ...] = ()
     volumes: tuple[Volume, ...] = ()
     network: Literal["bridge", "host"] = "bridge"
-    memlock: Flagged = False
+    memlock: Boolean = False
     downloads: tuple[Line, ...] = ()
 
 
@@ -119,7 +119,7 @@ class Speed(Strict):
 
 
 class Profile(Strict):
-    """Another way to serve the same model: what it changes of the recipe, merged as `extends` merges."""
+    """Another way to serve the same model: changes to the recipe, merged as by `extends`."""
 
     title: Line
     base: Name | None = None
@@ -138,7 +138,7 @@ class Profile(Strict):
 class Recipe(Strict):
     """One image: a base, an ordered list of layers, the serving command.
 
-    extends: another recipe that this one is a variant of; what stands here is merged over it. rules: rules of the
+    extends: the recipe that this one is a variant of; the keys of this one are merged over it. rules: rules of the
     hardware that this recipe breaks on purpose, each with the reason.
     """
 
@@ -148,7 +148,7 @@ class Recipe(Strict):
     model: Model
     base: Name
     compatible: tuple[Name, ...] = ()
-    """Other bases it can be built on, by name, alias or family."""
+    """Other bases that the recipe can be built on, by name, alias or family."""
     layers: tuple[LayerUse, ...] = ()
     env: Annotated[dict[EnvName, Line], NoSecrets] = {}
     serve: Serve

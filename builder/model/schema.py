@@ -1,6 +1,6 @@
 """JSON schemas of the YAML and JSON files, for editors and other tools: `python -m builder.model.schema` writes them.
 
-What the models check beyond a schema (references between keys, control characters) is found when a file is loaded.
+A schema cannot hold all checks of a model (references between keys, control characters); loading a file makes them.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ def schemas() -> dict[str, dict[str, Any]]:
     """All schemas by file name without its suffix."""
     models: dict[str, type[BaseModel]] = {"recipe": Recipe, "base": Base, "layer": Layer, "requests": LockRequests}
     models["profile"] = Profile
-    made = {name: _finished(model.model_json_schema()) for name, model in models.items()}
-    # A variant need not say again what it takes from the recipe it extends.
-    required = made["recipe"].pop("required")
+    found = {name: _finished(model.model_json_schema()) for name, model in models.items()}
+    # A variant inherits the other required keys.
+    required = found["recipe"].pop("required")
     for key in ("env", "rules", "profiles"):
-        patterns = made["recipe"]["properties"][key]["patternProperties"]
+        patterns = found["recipe"]["properties"][key]["patternProperties"]
         patterns |= {pattern: {"anyOf": [value, {"type": "null"}]} for pattern, value in patterns.items()}
-    made["recipe"]["anyOf"] = [{"required": ["name", "title", "extends"]}, {"required": required}]
-    # Keys that start with x- hold what other keys refer to by YAML anchors.
-    made["requests"]["patternProperties"] = {"^x-": {}}
+    found["recipe"]["anyOf"] = [{"required": ["name", "title", "extends"]}, {"required": required}]
+    # Keys that start with x- hold values that other keys refer to by YAML anchors.
+    found["requests"]["patternProperties"] = {"^x-": {}}
     section: TypeAdapter[LockSection] = TypeAdapter(LockSection)
-    made["lock"] = {"title": "LockSection", **_finished(section.json_schema())}
-    return made
+    found["lock"] = {"title": "LockSection", **_finished(section.json_schema())}
+    return found
 
 
 def text(schema: dict[str, Any]) -> str:
-    """A schema as its file holds it."""
+    """The text of a schema's file."""
     return json.dumps(schema, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
@@ -59,7 +59,7 @@ def _finished(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _normal(node: Any) -> Any:
-    """The same schema from every version of pydantic; a mapping whose keys have a pattern has no others."""
+    """The schema without differences between versions of pydantic; a mapping with key patterns allows no other keys."""
     if isinstance(node, list):
         return [_normal(item) for item in node]
     if not isinstance(node, dict):
@@ -73,7 +73,7 @@ def _normal(node: Any) -> Any:
 
 
 def _with_short_forms(use: dict[str, Any]) -> dict[str, Any]:
-    """A use of a layer is its name alone, its name with parameters, or the long form that the model has."""
+    """The schema of LayerUse: the name alone, the name with parameters, or the long form of the model."""
     name, parameters = use["properties"]["layer"], use["properties"]["set"]
     named = {
         "type": "object",

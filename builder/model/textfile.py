@@ -1,4 +1,4 @@
-"""Text files of a project: read as UTF-8 with a size limit. The errors that all of them share."""
+"""Reads text files of a project as UTF-8 with a size limit; the errors that these files share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def decode(data: bytes, where: str) -> str:
 
 
 def unreadable(path: Path, error: OSError) -> InvalidError:
-    """The error for a file that the operating system does not let us read."""
+    """The error for a file that the operating system cannot read."""
     return InvalidError(f"cannot read: {error.strerror}", id="file-unreadable", where=str(path))
 
 

@@ -1,4 +1,4 @@
-"""Merges a recipe over the recipe that it extends, and a profile over its recipe. Plain data in, plain data out.
+"""Merges a recipe over the recipe that it extends, and a profile over its recipe; works on plain data.
 
 Mappings merge key by key. Lists, and each value in `flags`, `env` and `rules`, are replaced whole, so that a
 speculative configuration never mixes two. null removes a key. `name`, `title`, `extends` and `speed` are not inherited

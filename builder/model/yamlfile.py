@@ -45,7 +45,7 @@ def _mapping(loader: Any, node: Any) -> dict[Any, Any]:
         if not isinstance(key, str | int | float | bool | None):
             raise yaml.constructor.ConstructorError(None, None, "a key must be plain text", key_node.start_mark)
         if key in keys:
-            raise yaml.constructor.ConstructorError(None, None, f"{key!r} is here twice", key_node.start_mark)
+            raise yaml.constructor.ConstructorError(None, None, f"duplicate key {key!r}", key_node.start_mark)
         keys.add(key)
     loader.flatten_mapping(node)
     mapping: dict[Any, Any] = {}
@@ -182,7 +182,7 @@ def _explain(error: Exception, data: Any, model: type[BaseModel], where: str, te
     # pydantic gives one error for each type of a union; the reader sees one error.
     place = _place(data, location)
     alike = [item for item in error.errors(include_url=False) if _place(data, item["loc"]) == place]
-    messages = [in_yaml_words(item["msg"]) for item in alike]
+    messages = [yaml_message(item["msg"]) for item in alike]
     expected = dict.fromkeys(message.removeprefix("Input should be ") for message in messages)
     reason = messages[0] if len(expected) == 1 else f"Input should be {', or '.join(expected)}"
     more = error.error_count() - len(alike)
@@ -191,7 +191,7 @@ def _explain(error: Exception, data: Any, model: type[BaseModel], where: str, te
     return InvalidError(f"{name}: {reason}", id="value-invalid", where=at)
 
 
-def in_yaml_words(message: str) -> str:
+def yaml_message(message: str) -> str:
     """A message of pydantic in terms of YAML: a list instead of a tuple."""
     return message.removeprefix("Value error, ").partition(" or instance of ")[0].replace("a valid tuple", "a list")
 
@@ -200,7 +200,7 @@ def _line(text: str, location: tuple[int | str, ...]) -> int | None:
     try:
         return line_of(compose(text), location)
     except yaml.YAMLError:
-        # JSON that YAML does not read, such as a tab between values.
+        # JSON that is not YAML, such as a tab between values.
         return None
 
 
@@ -218,7 +218,7 @@ def _place(data: Any, location: tuple[int | str, ...]) -> tuple[int | str, ...]:
 
 
 def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """The keys that the mapping at the location may have, as far as the model's schema tells."""
+    """The keys that the mapping at the location may have, as far as the model's schema defines them."""
     schema = model.model_json_schema()
     definitions = schema.get("$defs", {})
     node: dict[str, Any] = schema

@@ -46,7 +46,7 @@ def select_base(project: Project, recipe: Recipe, wanted: str | None) -> Base:
     ):
         if match:
             return match[0]
-    if not project.bases_called(wanted):
+    if not project.find_bases(wanted):
         raise UsageError(f"there is no base {wanted!r}", id="name-unknown", next="builder list bases")
     fitting = ", ".join(dict.fromkeys(base.name for base in candidates))
     raise UsageError(

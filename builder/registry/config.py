@@ -16,7 +16,7 @@ from typing import Annotated
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from builder.errors import InvalidError
-from builder.model.common import Flagged, Strict
+from builder.model.common import Boolean, Strict
 from builder.model.reference import DOCKER_HUB, HUB_NAMES, is_registry, is_repository
 
 _HUB_API = "registry-1.docker.io"
@@ -42,7 +42,7 @@ class RegistryEntry(Strict):
     """What is configured for one registry."""
 
     mirror: tuple[Annotated[str, AfterValidator(_mirror)], ...] = ()
-    insecure: Flagged = False
+    insecure: Boolean = False
 
 
 _ENTRIES = TypeAdapter(dict[Annotated[str, AfterValidator(_host)], RegistryEntry])
@@ -120,7 +120,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _parse(text: bytes, where: str) -> dict[str, RegistryEntry]:
-    from builder.model.yamlfile import compose, in_yaml_words, line_of, parse_yaml
+    from builder.model.yamlfile import compose, line_of, parse_yaml, yaml_message
 
     try:
         value = parse_yaml(text.decode("utf-8"), where)
@@ -135,7 +135,7 @@ def _parse(text: bytes, where: str) -> dict[str, RegistryEntry]:
         path = [part for part in first["loc"] if part != "[key]"]
         keys = ".".join(str(part) for part in path)
         line = line_of(compose(text.decode("utf-8")), path)
-        said = in_yaml_words(first["msg"])
+        said = yaml_message(first["msg"])
         raise InvalidError(
             f"{keys}: {said}" if keys else said, id="registries-file-invalid", where=f"{where}:{line}"
         ) from None

@@ -65,7 +65,7 @@ def test_a_base_agrees_with_what_its_vllm_is_built_with(base: Base) -> None:
 
 def test_digests_and_facts_that_contradict_each_other_are_refused() -> None:
     base = PROJECT.base("ngc-26.07").model_dump()
-    with pytest.raises(ValueError, match="index and manifest are one digest"):
+    with pytest.raises(ValueError, match="index and manifest have the same digest"):
         Base.model_validate({**base, "pin": {**base["pin"], "index": base["pin"]["manifest"]}})
     with pytest.raises(ValueError, match=r"python is 3\.13, but site belongs to 3\.12"):
         Base.model_validate({**base, "python": "3.13"})

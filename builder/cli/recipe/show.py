@@ -30,7 +30,7 @@ def show(
         return
     if name in project.layer_names():
         data = _data(project.layer(name).definition)
-    elif len(bases := project.bases_called(name)) > 1:
+    elif len(bases := project.find_bases(name)) > 1:
         print_rows([base_row(base) for base in bases], "bases", json_)
         return
     elif bases:

@@ -172,13 +172,13 @@ def test_a_check_finds_what_recipes_need_and_the_lock_lacks(asked: Cli) -> None:
 @pytest.mark.parametrize(
     ("image", "what"),
     [
-        ("vllm/vllm-openai:v1", "must be written out: docker.io/vllm/vllm-openai:v1"),
-        ("index.docker.io/vllm/x:1", "must be written out: docker.io/vllm/x:1"),
+        ("vllm/vllm-openai:v1", "must be the complete reference: docker.io/vllm/vllm-openai:v1"),
+        ("index.docker.io/vllm/x:1", "must be the complete reference: docker.io/vllm/x:1"),
         ("nvcr.io/a//b:1", "not an image reference"),
         ("nvcr.io:99999/a:1", "not an image reference"),
     ],
 )
-def test_an_image_is_written_out_in_its_one_way(asked: Cli, image: str, what: str) -> None:
+def test_the_image_of_a_pin_is_a_complete_reference(asked: Cli, image: str, what: str) -> None:
     asked.small.files["recipes/bases/vendor.yaml"]["pin"]["image"] = image
     said = asked("lock", "--update", "vendor")
     assert (said.code, said.out) == (3, "")

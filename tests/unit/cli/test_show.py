@@ -71,9 +71,9 @@ def test_a_base_is_shown_by_its_alias_and_a_family_by_its_bases(cli: Cli) -> Non
     ngc = [base.name for base in PROJECT.bases.values() if base.family == "ngc"]
     assert [row["name"] for row in json.loads(cli("show", "ngc", "--json").out)] == ngc
     assert all(name in cli("show", "ngc").out for name in ngc)
-    assert PROJECT.bases_called("hermetic") == [PROJECT.base("hermetic-0.20")]
+    assert PROJECT.find_bases("hermetic") == [PROJECT.base("hermetic-0.20")]
     for base in PROJECT.bases.values():
-        assert all(PROJECT.bases_called(name) == [base] for name in (base.name, *base.aliases))
+        assert all(PROJECT.find_bases(name) == [base] for name in (base.name, *base.aliases))
     assert cli("show", "vllm-openai-0.20").out.startswith("name: vllm-openai-0.20")
     said = cli("show", "ngcc")
     assert said.code == 2

@@ -9,7 +9,7 @@ import pytest
 
 from builder.inputs import hosts, mirrors
 from builder.model.inputs import Location, from_deb, from_source, from_wheel
-from builder.model.lock import Deb, Mirror, Source, Wheel
+from builder.model.lock import Deb, Source, SourceMirror, Wheel
 
 HASH = "a" * 64
 
@@ -160,7 +160,10 @@ def test_a_wheel_is_in_indexes() -> None:
 
 
 def test_a_source_keeps_the_order_of_its_mirrors() -> None:
-    mirrors_ = (Mirror(kind="debian", path="pool/x"), Mirror(kind="github", path="o/r/archive/refs/tags/v1.tar.gz"))
+    mirrors_ = (
+        SourceMirror(kind="debian", path="pool/x"),
+        SourceMirror(kind="github", path="o/r/archive/refs/tags/v1.tar.gz"),
+    )
     source = Source(
         name="x", version="1", file="x.tar.gz", sha256=HASH, size=5, commit="b" * 40, tree="c" * 40, mirrors=mirrors_
     )
