@@ -1,4 +1,4 @@
-"""Digests: the one form in which blobs, layers, manifests and images are named."""
+"""Digest: the type of every digest of a blob, layer, manifest or image."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _FORM = re.compile(r"sha256:[0-9a-f]{64}")
 class Digest(str):
     """`sha256:` and 64 lower-case hexadecimal digits, as the OCI image specification writes a digest.
 
-    A digest is a string in JSON, on a command line and in a reference, so it is one here. Making a digest from other
-    text raises ValueError. No other algorithm is accepted.
+    A subclass of str, because a digest is a string in JSON, on a command line and in a reference. The constructor
+    raises ValueError for other text. No other algorithm is accepted.
     """
 
     __slots__ = ()
@@ -35,7 +35,7 @@ class Digest(str):
 
     @classmethod
     def from_hex(cls, hexadecimal: str) -> Digest:
-        """The digest whose 64 hexadecimal digits these are, as locks, wheels and Debian write a SHA-256."""
+        """The digest with these 64 hexadecimal digits, as locks, wheels and Debian write a SHA-256."""
         return cls(f"sha256:{hexadecimal}")
 
     @property
@@ -55,7 +55,7 @@ class Digest(str):
 
     @property
     def short(self) -> str:
-        """The first 12 hexadecimal digits, for people and tags."""
+        """The first 12 hexadecimal digits, for output and tags."""
         return self[7:19]
 
     @classmethod

@@ -10,10 +10,10 @@ from email.utils import parsedate_to_datetime
 
 
 @dataclass(frozen=True)
-class Patience:
-    """How long to wait, in seconds. total: all pauses of one request; pause: the first, doubled each time.
+class RetryPolicy:
+    """Attempts and limits in seconds. pause: before the second attempt, doubled each time. total: all pauses together.
 
-    read: between two bytes. whole: for an answer's headers and for a small body, however steadily the bytes arrive.
+    connect: for a connection. read: between two bytes. whole: for the headers of an answer and for a small body.
     """
 
     attempts: int = 4
@@ -30,23 +30,23 @@ class Patience:
 
 
 class Budget:
-    """The attempts and pauses that are left to one request."""
+    """The attempts and pauses that one request has left."""
 
-    def __init__(self, patience: Patience) -> None:
-        self._patience = patience
-        self._left = patience.attempts - 1
-        self._seconds = patience.total
-        self._pause = patience.pause
+    def __init__(self, policy: RetryPolicy) -> None:
+        self._policy = policy
+        self._left = policy.attempts - 1
+        self._seconds = policy.total
+        self._pause = policy.pause
 
-    def again(self, asked: float | None = None) -> bool:
-        """Pause before the next attempt, for at least the `asked` seconds of the server; False when none is left."""
-        pause = max(asked or 0.0, self._pause)
+    def again(self, requested: float | None = None) -> bool:
+        """Pause before the next attempt; False when none is left. requested: seconds of the server, the least pause."""
+        pause = max(requested or 0.0, self._pause)
         if self._left <= 0 or pause > self._seconds:
             return False
         self._left -= 1
         self._seconds -= pause
         self._pause *= 2
-        self._patience.sleep(pause)
+        self._policy.sleep(pause)
         return True
 
 

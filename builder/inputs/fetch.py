@@ -1,4 +1,4 @@
-"""Fetches locked inputs into the store: in parallel, by hash, trying every mirror that this machine knows."""
+"""Fetches locked inputs into the store: in parallel, by hash, from every mirror that is configured on this machine."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def fetch(
         for item in missing.values():
             failed(item, _offline_error([item]))
         return
-    # The largest first, so that no worker is left alone with it at the end.
+    # The largest first, so that it does not delay the end.
     queued = sorted(missing.values(), key=lambda item: (-item.size, item.file))
     pool = _Pool(store, queued, Hosts() if offline else hosts, backoff, source, offline=offline)
     pool.run(workers, progress, cancel or Event(), failed)

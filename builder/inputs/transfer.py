@@ -98,7 +98,7 @@ class Download:
                 raise Cancelled
             self._report(count)
 
-        self._store.adopt(source, self._wanted.digest, watch)
+        self._store.add_file(source, self._wanted.digest, watch)
 
     def _check_range(self, response: requests.Response) -> None:
         """Check the status, and that the body starts at the first missing byte."""

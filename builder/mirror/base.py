@@ -34,8 +34,8 @@ def local_base(
         return None
     blobs = Blobs(folder, folder / "tmp")
     try:
-        for made in (blobs.tmp, folder / "blobs" / "sha256"):
-            made.mkdir(parents=True)
+        for path in (blobs.tmp, folder / "blobs" / "sha256"):
+            path.mkdir(parents=True)
         for layer in found.layers:
             _copy_layer(source, blobs, layer, check)
     except (PinError, NetworkError, OSError) as error:
@@ -61,7 +61,7 @@ def _copy_layer(source: MirrorSource, blobs: Blobs, layer: Descriptor, check: Ca
     if blobs.has(layer.digest):
         return
     if (file := source.backend.file(layer.digest)) is not None:
-        blobs.adopt(file, layer.digest, lambda size: check())
+        blobs.add_file(file, layer.digest, lambda size: check())
         return
     with blobs.writer() as writer:
         for chunk in source.backend.read(layer.digest, layer.size):

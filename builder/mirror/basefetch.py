@@ -1,4 +1,4 @@
-"""A registry base's manifest and config: from the store, else from the mirror, else by digest from its registry."""
+"""Reads the manifest and config of a registry base: from the store, else the mirror, else the registry."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class FolderBackend(Blobs):
 
     def put_file(self, file: Path, digest: Digest, size: int, watch: Callable[[int], None]) -> None:
         """Link or copy a file after hashing it."""
-        self.adopt(file, digest, watch)
+        self.add_file(file, digest, watch)
 
     def discard(self, digest: Digest) -> None:
         """Remove a blob; one that cannot be removed counts as absent."""

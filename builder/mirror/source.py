@@ -36,7 +36,7 @@ class MirrorSource:
         try:
             return self.backend.file(item.digest) or self.backend.read(item.digest, item.size)
         except PinError:
-            raise TransferError(Reason.GONE, "does not have it") from None
+            raise TransferError(Reason.GONE, "lacks the file") from None
         except NetworkError as error:
             # Recorded, so that each further input does not wait for the same silent registry.
             self._unreachable = f"{error.what}: {error.cause}" if error.cause else error.what

@@ -1,4 +1,4 @@
-"""Assembly: a base's manifest and config, our layers, the plan → config, manifest and digest. Pure."""
+"""Assembles an image: config, manifest and digest from the plan, its layers and the base. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _RootFs(BaseModel):
 
 
 class _BaseConfig(BaseModel):
-    """What this module reads of a base's config, which may hold anything else besides."""
+    """The members of a base's config that this module reads; others are allowed."""
 
     rootfs: _RootFs
     config: _Settings | None = None
@@ -48,14 +48,14 @@ class _BaseConfig(BaseModel):
 
 
 class SomeConfig(_BaseConfig):
-    """The same of an image that nothing is put on: it may leave more out, and the checks say so."""
+    """The same for an image that is tested only: rootfs may be absent, and a check reports that."""
 
     rootfs: _RootFs | None = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
 class BaseImage:
-    """What is known of a registry base: its reference by digest, its manifest and parsed config."""
+    """A registry base: its reference by digest, its manifest and its parsed config."""
 
     reference: str
     manifest: Manifest
@@ -64,7 +64,7 @@ class BaseImage:
 
 @dataclass(frozen=True)
 class ImageLayer:
-    """A layer of an image. of_base: its blob is the base's, wherever that is; else it is in the store."""
+    """A layer; size in bytes. of_base: whether the blob is in the base's registry; else it is in the store."""
 
     digest: Digest
     size: int
@@ -76,7 +76,7 @@ class ImageLayer:
 
 @dataclass(frozen=True)
 class Image:
-    """An assembled image: the exact bytes of config and manifest, and what they name."""
+    """An assembled image: the exact bytes of config and manifest, their digests, and the layers."""
 
     digest: Digest
     manifest: bytes
@@ -87,13 +87,15 @@ class Image:
 
     @property
     def size(self) -> int:
-        """Bytes of all compressed layers."""
+        """The size of all compressed layers, in bytes."""
         return sum(layer.size for layer in self.layers)
 
 
 def assemble(plan: Plan, records: Mapping[str, LayerRecord], base: BaseImage | None) -> Image:
-    """The image of a plan. records: the built layer of every layer id that has files. Raises NetworkError for a base
-    that cannot be extended."""
+    """The image of a plan. records: by layer id, the record of every layer with files.
+
+    Raises NetworkError for a base that cannot be extended.
+    """
     layers = [*(_base_layers(base) if base else [])]
     for layer in plan.layers:
         if layer.producer != "config":
@@ -116,7 +118,7 @@ def assemble(plan: Plan, records: Mapping[str, LayerRecord], base: BaseImage | N
 
 
 def parse_base(reference: str, manifest: bytes, config: bytes) -> BaseImage:
-    """A base from its manifest and config as a registry gave them. Raises NetworkError when they make no sense."""
+    """A base from the manifest and config of its registry. Raises NetworkError when they are malformed."""
     parsed = parse_manifest(manifest, where=reference)
     if parsed.is_index:
         raise NetworkError("the base's manifest is an index", id="base-manifest-index", where=reference)
@@ -162,7 +164,7 @@ def _base_layers(base: BaseImage) -> list[ImageLayer]:
 
 
 def environment(existing: Sequence[str], variables: Sequence[Variable]) -> list[str]:
-    """NAME=VALUE words: the base's in their order, each of ours put in its place or at the end."""
+    """NAME=VALUE strings: `existing` in their order. A variable replaces its old value, or comes last."""
     values = dict(item.partition("=")[::2] for item in existing)
     for item in variables:
         before = values.get(item.name, "")
@@ -180,11 +182,11 @@ def _config(plan: Plan, layers: Sequence[ImageLayer], base: BaseImage | None) ->
         settings["Entrypoint"] = list(plan.entrypoint)
     if plan.command:
         settings["Cmd"] = list(plan.command)
-    # Image says how the classic builder made the base. OnBuild is for what is built on the base: that is this image.
+    # Image names a parent of the base in docker's classic builder. OnBuild is for images on the base, as this one.
     for name in ("Image", "OnBuild"):
         settings.pop(name, None)
     os_name, architecture = plan.platform.split("/")[:2]
-    made: dict[str, Any] = {
+    config: dict[str, Any] = {
         "architecture": architecture,
         "os": os_name,
         "created": plan.created,
@@ -193,8 +195,8 @@ def _config(plan: Plan, layers: Sequence[ImageLayer], base: BaseImage | None) ->
         "history": [*(inherited.get("history") or []), *_history(plan)],
     }
     if inherited.get("variant"):
-        made["variant"] = inherited["variant"]
-    return made
+        config["variant"] = inherited["variant"]
+    return config
 
 
 def _history(plan: Plan) -> list[dict[str, Any]]:

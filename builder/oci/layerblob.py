@@ -1,6 +1,6 @@
-"""Entries to a layer blob: tar, hash, compress, hash and write in one pass, with nothing held but the current chunk.
+"""Writes entries as a layer blob: tar, hash, compress and write in one pass, with one chunk in memory.
 
-The bytes depend on the entries and on the constants of `builder.oci.format` alone: not on the engine that made the
+The bytes depend on the entries and on the constants of `builder.oci.format` only: not on the engine that made the
 files, the time, the user, the machine or the number of threads.
 """
 
@@ -20,7 +20,7 @@ from builder.store.store import Store
 from builder.unpack.entry import Entry
 
 Progress = Callable[[int], None]
-"""Told how many bytes of tar were written since the last call."""
+"""Receives the number of tar bytes written since the last call."""
 
 _KINDS = {"file": tarfile.REGTYPE, "dir": tarfile.DIRTYPE, "symlink": tarfile.SYMTYPE, "hardlink": tarfile.LNKTYPE}
 _GATHER = 1 << 20
@@ -34,9 +34,9 @@ def write_layer(
     threads: int = 1,
     progress: Progress | None = None,
 ) -> LayerRecord:
-    """Write normalised entries as one blob into the store, with a listing of its paths beside it.
+    """Write normalised entries as one blob into the store, and a listing of its paths as another blob.
 
-    threads: for the compressor; the bytes are the same for any number from 1. Nothing is left behind on an error.
+    threads: for the compressor; the bytes are the same for any number from 1. An error leaves nothing in the store.
     """
     diff = hashlib.sha256()
     size = count = 0
@@ -55,7 +55,7 @@ def write_layer(
                 if progress is not None:
                     progress(len(chunk))
         compressor.finish()
-        # Both are whole on disk before either can be seen.
+        # Both are complete on disk before one of them is visible.
         writer.flush()
         paths.flush()
         listing_digest = paths.commit()
@@ -73,8 +73,10 @@ def write_layer(
 
 
 def _tar(entries: Iterable[Entry]) -> Iterator[tuple[bytes, Entry | None]]:
-    """Chunks of the tar; an entry's first chunk comes with the entry. Small pieces are gathered: hashing and
-    compressing release the interpreter lock only for larger ones."""
+    """Chunks of the tar, and each entry once, with an empty chunk.
+
+    Small pieces are joined: hashing and compressing release the interpreter lock only for larger ones.
+    """
     pending: list[bytes] = []
     held = 0
     total = 0

@@ -21,12 +21,12 @@ MANIFESTS = (OCI_MANIFEST, DOCKER_MANIFEST)
 INDEXES = (OCI_INDEX, DOCKER_LIST)
 
 MANIFEST_LIMIT = 4 << 20
-"""bytes; what registries accept at least, and the most this client reads."""
+"""In bytes: every registry accepts manifests of this size, and this client reads no larger ones."""
 
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A blob as a manifest names it; size in bytes."""
+    """A blob in a manifest; size in bytes."""
 
     digest: Digest
     size: int
@@ -35,7 +35,7 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A manifest or index as the registry holds it: its bytes, and the digest they hash to."""
+    """A manifest or index: its exact bytes and their digest."""
 
     data: bytes
     media_type: str
@@ -65,7 +65,7 @@ class Manifest:
 
 
 def parse_manifest(data: bytes, content_type: str = "", where: str = "") -> Manifest:
-    """Check a manifest's or index's shape. `content_type` is what the registry called it. Raises NetworkError."""
+    """Parse and check a manifest or index. content_type: the header of the answer. Raises NetworkError."""
     try:
         document = parse_json(data)
     except ValueError:
@@ -76,9 +76,9 @@ def parse_manifest(data: bytes, content_type: str = "", where: str = "") -> Mani
     kinds = MANIFESTS + INDEXES
     sent = content_type.partition(";")[0].strip().lower()
     own = document.get("mediaType")
-    # One document must not be two things to two readers (CVE-2021-41190).
+    # Two readers must not understand one document differently (CVE-2021-41190).
     if "manifests" in document and ("layers" in document or "config" in document):
-        raise _malformed(where, "it claims to be both a manifest and an index")
+        raise _malformed(where, "it is both a manifest and an index")
     if own is None:
         own = sent if sent in kinds else OCI_INDEX if "manifests" in document else OCI_MANIFEST
     if own not in kinds or (sent in kinds and sent != own):
@@ -100,7 +100,7 @@ def choose_platform(index: Manifest, platform: str, where: str = "") -> Digest:
     there = []
     for entry in index.json["manifests"]:
         found = entry.get("platform") or {}
-        # Attestations are listed as manifests of a platform that no machine has.
+        # An attestation is listed as a manifest for the platform unknown/unknown.
         if "vnd.docker.reference.type" in (entry.get("annotations") or {}) or found.get("os") == "unknown":
             continue
         if entry["mediaType"] not in MANIFESTS:
@@ -120,7 +120,7 @@ def choose_platform(index: Manifest, platform: str, where: str = "") -> Digest:
 
 
 def check_platform(config: bytes, platform: str, where: str = "") -> None:
-    """Raise PinError unless an image's config says that it is for `platform`."""
+    """Raise PinError unless `platform` is the platform in an image's config."""
     try:
         document = parse_json(config)
     except ValueError:
@@ -140,7 +140,7 @@ def check_platform(config: bytes, platform: str, where: str = "") -> None:
 
 
 def verified(chunks: Iterator[bytes], digest: Digest, where: str = "", size: int | None = None) -> Iterator[bytes]:
-    """Pass `chunks` on, the last only once the whole hashes to `digest` (and is `size` bytes). Raises PinError."""
+    """Yield `chunks`; the last one only when digest and size (in bytes) of the whole are right. Raises PinError."""
     seen, length, held = hashlib.sha256(), 0, b""
     for chunk in filter(None, chunks):
         seen.update(chunk)
@@ -170,7 +170,7 @@ def verified(chunks: Iterator[bytes], digest: Digest, where: str = "", size: int
 
 
 def _normal(os: str = "", architecture: str = "", variant: str = "", *_: str) -> tuple[str, str, str]:
-    # Docker writes arm64 with and without v8; both mean the same machines. So for arm and v7.
+    # Docker writes arm64 with and without the variant v8, arm with and without v7; both mean the same.
     usual = {"arm64": "v8", "arm": "v7"}.get(architecture, "")
     return os, architecture, variant or usual
 

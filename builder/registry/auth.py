@@ -1,4 +1,4 @@
-"""Logins, from where docker and podman keep them. A secret leaves this module only towards the registry it is for."""
+"""Logins from the files and credential helpers of docker and podman. A secret is sent to its own registry only."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ class Login:
 
 
 class Credentials:
-    """Looks logins up in docker-style files, in their order, and in the credential helpers these name.
+    """Looks logins up in files like docker's config.json, in order, and in the credential helpers that these name.
 
-    files: paths of such files; absent ones count as empty. logins: known ones by registry, which come first.
+    files: their paths; an absent file counts as empty. logins: by registry; they come first.
     """
 
     def __init__(self, files: tuple[Path, ...] = (), logins: dict[str, Login] | None = None) -> None:
         self._files = files
         self._logins = dict(logins or {})
         self._lock = threading.Lock()
-        self._read: list[tuple[Path, dict[str, Any]]] | None = None
-        self._found: dict[tuple[str, str], Login | None] = {}
-        self._asked: dict[tuple[str, str], Login | None] = {}
+        self._configs: list[tuple[Path, dict[str, Any]]] | None = None
+        self._logins_found: dict[tuple[str, str], Login | None] = {}
+        self._helper_logins: dict[tuple[str, str], Login | None] = {}
         self._problems: dict[str, str] = {}
 
     @classmethod
@@ -61,35 +61,35 @@ class Credentials:
         return cls(tuple(files))
 
     def get(self, registry: str, repository: str = "") -> Login | None:
-        """The login for a registry, or for a path in it that covers `repository` (podman keeps such). None: anonymous.
+        """The login for a registry, or for a path in it that covers `repository` (as podman has). None: anonymous.
 
         Raises InvalidError when a file cannot be read.
         """
         if registry in self._logins:
             return self._logins[registry]
-        with self._lock:  # held while a helper runs: one question to its user, not one per thread
+        with self._lock:  # held while a helper runs: its user is asked once, not once per thread
             key = (registry, repository)
-            if key not in self._found:
-                self._found[key] = self._look_up(registry, repository)
-            return self._found[key]
+            if key not in self._logins_found:
+                self._logins_found[key] = self._look_up(registry, repository)
+            return self._logins_found[key]
 
     def problem(self, registry: str) -> str:
-        """Why a configured credential helper gave no login for `registry`; empty when nothing went wrong."""
+        """Why a credential helper failed for `registry`; empty when none failed."""
         return self._problems.get(registry, "")
 
     def __repr__(self) -> str:
         return f"Credentials(files={[str(path) for path in self._files]}, logins={sorted(self._logins)})"
 
     def _look_up(self, registry: str, repository: str) -> Login | None:
-        if self._read is None:
-            self._read = [(path, _read(path)) for path in self._files]
-        for path, config in self._read:
+        if self._configs is None:
+            self._configs = [(path, _read(path)) for path in self._files]
+        for path, config in self._configs:
             server = _HUB_SERVER if registry == DOCKER_HUB else registry
             names = (_HUB_SERVER, *_HUB_NAMES) if registry == DOCKER_HUB else (registry,)
             helpers = _section(config, "credHelpers", path)
             helper = next((helpers[name] for name in names if name in helpers), config.get("credsStore"))
             if helper:
-                login = self._ask(str(helper), server, registry)
+                login = self._ask_helper(str(helper), server, registry)
                 if login is not None:
                     return login
             entries = _section(config, "auths", path)
@@ -99,17 +99,17 @@ class Credentials:
                     return login
         return None
 
-    def _ask(self, helper: str, server: str, registry: str) -> Login | None:
-        if (helper, server) not in self._asked:
-            self._asked[helper, server] = None
+    def _ask_helper(self, helper: str, server: str, registry: str) -> Login | None:
+        if (helper, server) not in self._helper_logins:
+            self._helper_logins[helper, server] = None
             try:
                 found = ask_helper(helper, server)
             except HelperError as error:
-                # Not an error yet: most images can be read without a login. It is told when the registry refuses.
+                # Not an error yet: most images need no login. The message of a refusal holds it.
                 self._problems[registry] = str(error)
             else:
-                self._asked[helper, server] = _login(*found) if found else None
-        return self._asked[helper, server]
+                self._helper_logins[helper, server] = _login(*found) if found else None
+        return self._helper_logins[helper, server]
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def _section(config: dict[str, Any], name: str, path: Path) -> dict[str, Any]:
 
 
 def _keys(registry: str, repository: str, entries: dict[str, Any]) -> list[str]:
-    """The keys of `entries` that fit, the most specific first."""
+    """The keys of `entries` that apply, the most specific first."""
     exact = []
     path = f"{registry}/{repository}" if repository else registry
     while path:
@@ -172,7 +172,7 @@ def _decode(entry: object, where: str) -> Login | None:
 
 
 def _login(username: str, secret: str) -> Login:
-    """docker's name for a user whose secret is an identity token is <token>."""
+    """docker writes the user name <token> for an identity token."""
     return Login(identity_token=secret) if username == "<token>" else Login(username, secret)
 
 

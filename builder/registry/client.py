@@ -26,9 +26,9 @@ from builder.registry.config import Endpoint, RegistriesConfig
 from builder.registry.errors import MismatchError, TransientError, mismatch
 from builder.registry.session import RegistrySession, pull, push
 from builder.registry.tags import list_tags
-from builder.registry.transport import in_time, stream
+from builder.registry.transport import stream, with_deadline
 from builder.registry.upload import mount_blob, upload_blob
-from builder.retry import Patience
+from builder.retry import RetryPolicy
 
 if TYPE_CHECKING:
     import requests
@@ -38,10 +38,10 @@ _Result = TypeVar("_Result")
 
 
 class Registry:
-    """A client of all registries. Thread-safe. Reads try mirrors first; writes and `has_blob` ask the registry itself.
+    """A client of all registries. Thread-safe. Reads try mirrors first; writes and `has_blob` use the registry itself.
 
-    What a method does not say: raises NetworkError when a registry does not answer, refuses or answers nonsense, and
-    PinError when it does not have what was asked for, or has something else there.
+    Every method raises NetworkError when a registry does not answer, refuses, or sends a malformed answer, and PinError
+    when the content is missing or does not match its digest.
     """
 
     def __init__(
@@ -49,28 +49,28 @@ class Registry:
         *,
         config: RegistriesConfig | None = None,
         credentials: Credentials | None = None,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
     ) -> None:
         self._session = RegistrySession(
             config if config is not None else RegistriesConfig.load(),
             credentials if credentials is not None else Credentials.default(),
-            patience or Patience(),
+            retry_policy or RetryPolicy(),
         )
-        self._silent: set[Endpoint] = set()
+        self._unresponsive: set[Endpoint] = set()
 
     def manifest(self, ref: Reference) -> Manifest:
         """The manifest or index at `ref`: by its digest if it has one, else by its tag."""
         return self._read(ref, lambda endpoint: self._manifest(endpoint, ref))
 
     def check_manifest(self, ref: Reference) -> None:
-        """Whether the manifest or index with the digest of `ref` can be had, without reading it: else raises."""
+        """Raise unless the manifest or index with the digest of `ref` exists; it is not read."""
         assert ref.digest is not None
         self._read(ref, lambda endpoint: self._check_manifest(endpoint, ref))
 
     def platform_manifest(self, ref: Reference, platform: str = "linux/arm64") -> tuple[Manifest, Digest | None]:
-        """The image at `ref` for one platform, and the digest of the index it was listed in (None: in none).
+        """The image at `ref` for one platform, and the digest of the index that lists it (None: no index).
 
-        The image's own config must name that platform too, or else PinError.
+        Raises PinError also when the config of the image names another platform.
         """
         found, index = self.manifest(ref), None
         if found.is_index:
@@ -78,7 +78,7 @@ class Registry:
             ref = ref.at(choose_platform(found, platform, str(ref)))
             found = self.manifest(ref)
             if found.is_index:
-                raise PinError("the index lists an index where it names an image", id="index-nested", where=str(ref))
+                raise PinError("the index lists another index instead of an image", id="index-nested", where=str(ref))
         check_platform(self.config(ref, found), platform, str(ref))
         return found, index
 
@@ -89,12 +89,14 @@ class Registry:
         descriptor = manifest.config
         if descriptor.size > MANIFEST_LIMIT:
             what = f"a config of {descriptor.size} bytes"
-            raise NetworkError(what, id="config-too-large", where=str(ref), cause="the config of an image is smaller")
+            raise NetworkError(
+                what, id="config-too-large", where=str(ref), cause=f"the limit is {MANIFEST_LIMIT} bytes"
+            )
 
         def read(endpoint: Endpoint) -> bytes:
             response = self._open(endpoint, ref, descriptor.digest)
             chunks = self._blob(endpoint, ref, descriptor.digest, descriptor.size, response)
-            return b"".join(in_time(chunks, self._session.transport.patience.whole, endpoint.host))
+            return b"".join(with_deadline(chunks, self._session.transport.retry_policy.whole, endpoint.host))
 
         return self._read(ref, read)
 
@@ -111,29 +113,29 @@ class Registry:
     def blob(self, ref: Reference, digest: Digest, size: int | None = None) -> Iterator[bytes]:
         """A blob's chunks (up to 1 MiB); the last one comes only when all of them hash to `digest`.
 
-        A connection that breaks is taken up where it broke. `size` in bytes, if known, bounds what is read.
+        A broken connection is resumed. size: in bytes, if known; the limit of what is read.
         """
 
         def find(endpoint: Endpoint) -> tuple[Endpoint, requests.Response]:
-            return replace(endpoint, hasty=False), self._open(endpoint, ref, digest)
+            return replace(endpoint, once=False), self._open(endpoint, ref, digest)
 
         endpoint, response = self._read(ref, find)
         return self._blob(endpoint, ref, digest, size, response)
 
     def mount(self, target: Reference, digest: Digest, source_repository: str) -> bool:
-        """Make a blob of another repository of the target's registry the target's too. False: it must be uploaded."""
+        """Mount a blob from another repository of the same registry. False: the blob must be uploaded."""
         return mount_blob(self._session, target, digest, source_repository)
 
     def upload(self, target: Reference, digest: Digest, size: int, chunks: Callable[[], Iterator[bytes]]) -> None:
-        """Upload a blob of `size` bytes. `chunks` is called for every attempt, and must give the same bytes."""
+        """Upload a blob of `size` bytes. chunks: called for every attempt; returns the same bytes each time."""
         upload_blob(self._session, target, digest, size, chunks)
 
     def put_manifest(self, target: Reference, data: bytes, media_type: str) -> Digest:
-        """Write a manifest or index to the target's tag, else by its digest; returns the digest."""
+        """Write a manifest or index under the tag of `target`, else by its digest; returns the digest."""
         return self._put(target, data, media_type)[0]
 
     def put_artifact(self, target: Reference, data: bytes) -> tuple[Digest, bool]:
-        """Write a manifest with a subject by its digest; returns it, and whether the registry lists it itself."""
+        """Write a manifest with a subject by its digest; returns it, and whether the registry supports referrers."""
         digest, headers = self._put(target, data, OCI_MANIFEST)
         return digest, "OCI-Subject" in headers
 
@@ -156,7 +158,7 @@ class Registry:
                 "the registry stored another manifest",
                 id="registry-stored-other-manifest",
                 where=str(target),
-                cause=f"it says {ascii(stored)[1:-1][:100]}, we sent {digest}",
+                cause=f"it answered with the digest {ascii(stored)[1:-1][:100]}, not {digest}",
             )
         return digest, response.headers
 
@@ -165,24 +167,24 @@ class Registry:
         return self._read(ref, lambda endpoint: list_tags(self._session, endpoint, ref))
 
     def _read(self, ref: Reference, attempt: Callable[[Endpoint], _Result]) -> _Result:
-        """Try mirrors, then the registry; patiently only when none of them answers.
+        """Try mirrors, then the registry, each once; with retries only when none of them answers.
 
         A digest mismatch outranks other errors; else the error is the registry's, with the reasons of its mirrors.
         """
         *mirrors, origin = self._session.config.endpoints(ref.registry)
-        # One that did not answer is asked last from then on.
-        todo = sorted((*mirrors, origin), key=self._silent.__contains__)
+        # An endpoint that did not answer is tried last from then on.
+        todo = sorted((*mirrors, origin), key=self._unresponsive.__contains__)
         failed: dict[Endpoint, BuilderError] = {}
-        for hasty in (True, False) if mirrors else (False,):
+        for once in (True, False) if mirrors else (False,):
             for endpoint in todo:
                 try:
-                    result = attempt(replace(endpoint, hasty=hasty))
+                    result = attempt(replace(endpoint, once=once))
                 except (NetworkError, PinError) as error:
                     failed[endpoint] = error
                     if isinstance(error, TransientError):
-                        self._silent.add(endpoint)
+                        self._unresponsive.add(endpoint)
                 else:
-                    self._silent.discard(endpoint)
+                    self._unresponsive.discard(endpoint)
                     return result
             todo = [endpoint for endpoint in todo if isinstance(failed[endpoint], TransientError)]
         raise _read_error(failed, origin)
@@ -199,9 +201,9 @@ class Registry:
                 where=where,
                 cause="the registry, a mirror or a proxy served another manifest than the pinned one",
             )
-        said = response.headers.get("Docker-Content-Digest")
-        if said is not None and not _is_digest_of(data, said):
-            raise mismatch("the manifest is not the one that the registry says it is", where=where)
+        header = response.headers.get("Docker-Content-Digest")
+        if header is not None and not _is_digest_of(data, header):
+            raise mismatch("the manifest does not match the digest in the registry's answer", where=where)
         return parse_manifest(data, response.headers.get("Content-Type", ""), where)
 
     def _check_manifest(self, endpoint: Endpoint, ref: Reference) -> None:
@@ -215,12 +217,12 @@ class Registry:
         if response.status_code != 200:
             raise self._session.error(response, endpoint, str(ref))
         response.close()
-        said = response.headers.get("Docker-Content-Digest", "")
-        if is_digest(said) and said != ref.digest:
+        header = response.headers.get("Docker-Content-Digest", "")
+        if is_digest(header) and header != ref.digest:
             raise mismatch(
                 "the registry has another manifest under this digest",
                 where=f"{ref} from {endpoint.host}",
-                cause=f"it says that its digest is {said}",
+                cause=f"it answered with the digest {header}",
             )
 
     def _open(self, endpoint: Endpoint, ref: Reference, digest: Digest, start: int = 0) -> requests.Response:
@@ -246,9 +248,9 @@ class Registry:
     def _chunks(
         self, endpoint: Endpoint, ref: Reference, digest: Digest, response: requests.Response
     ) -> Iterator[bytes]:
-        budget, position = self._session.transport.patience.budget(), 0
+        budget, position = self._session.transport.retry_policy.budget(), 0
         while True:
-            # A registry that does not know ranges starts again: pass over what was handed on already.
+            # A registry without support for ranges starts again: skip the bytes that were yielded.
             skip = position if response.status_code == 200 else 0
             try:
                 for chunk in stream(response):
@@ -265,7 +267,7 @@ class Registry:
 
 
 def _read_error(failed: Mapping[Endpoint, BuilderError], origin: Endpoint) -> BuilderError:
-    """The error when neither the mirrors nor the registry served: a mismatch first, else the registry's own."""
+    """The error of a read that failed everywhere: a mismatch first, else the error of the registry."""
     for error in failed.values():
         if isinstance(error, MismatchError):
             return error

@@ -1,9 +1,9 @@
-"""`registries.yaml`: mirrors of registries, and registries that are spoken to without TLS.
+"""The configuration file `registries.yaml`: mirrors of registries, and registries without TLS.
 
 docker.io:
   mirror: [mirror.lan:5000/hub]     # tried in order, then the registry itself; a path is put before the repository
 mirror.lan:5000:
-  insecure: true                    # plain http; this machine's own are spoken to so unless this is false
+  insecure: true                    # plain http, the default for registries on this machine
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _host(text: str) -> str:
     if not is_registry(text):
         raise ValueError("must be HOST or HOST:PORT, lower case, without https://")
     if text in HUB_NAMES:
-        raise ValueError(f"Docker Hub is called {DOCKER_HUB} here")
+        raise ValueError(f"write {DOCKER_HUB} for Docker Hub")
     return text
 
 
@@ -39,7 +39,7 @@ def _mirror(text: str) -> str:
 
 
 class RegistryEntry(Strict):
-    """What is configured for one registry."""
+    """The configuration of one registry."""
 
     mirror: tuple[Annotated[str, AfterValidator(_mirror)], ...] = ()
     insecure: Boolean = False
@@ -50,23 +50,23 @@ _ENTRIES = TypeAdapter(dict[Annotated[str, AfterValidator(_host)], RegistryEntry
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a registry's content can be had. host: whose login applies. base: URL without a trailing slash.
+    """A registry or a mirror of it. host: its login applies. base: URL without a trailing slash.
 
-    hasty: there is another place to ask, so each request is made once.
+    prefix: comes before the repository. once: no retries, because another endpoint can be tried.
     """
 
     host: str
     base: str
     prefix: str = ""
-    hasty: bool = False
+    once: bool = False
 
     def repository(self, name: str) -> str:
-        """What `name` is called here."""
+        """The path of the repository `name` at this endpoint."""
         return f"{self.prefix}/{name}" if self.prefix else name
 
 
 class RegistriesConfig:
-    """Mirrors and insecure registries by name. entries: what is configured."""
+    """Mirrors and insecure registries. entries: by registry."""
 
     def __init__(self, entries: dict[str, RegistryEntry] | None = None) -> None:
         self.entries = dict(entries or {})
@@ -99,21 +99,21 @@ class RegistriesConfig:
         return self._endpoint(registry)
 
     def endpoints(self, registry: str) -> list[Endpoint]:
-        """Where to read from: the mirrors in their order, then the registry itself."""
+        """The endpoints to read from: the mirrors in order, then the registry itself."""
         entry = self.entries.get(registry)
         return [self._endpoint(mirror) for mirror in (entry.mirror if entry else ())] + [self._endpoint(registry)]
 
     def _endpoint(self, name: str) -> Endpoint:
         host, _, prefix = name.partition("/")
         entry = self.entries.get(host)
-        said = entry is not None and "insecure" in entry.model_fields_set
-        plain = entry.insecure if entry is not None and said else is_loopback(host)
+        configured = entry is not None and "insecure" in entry.model_fields_set
+        plain = entry.insecure if entry is not None and configured else is_loopback(host)
         address = _HUB_API if host == DOCKER_HUB else host
         return Endpoint(host, f"{'http' if plain else 'https'}://{address}", prefix)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether HOST[:PORT] is this machine, by name: there plain http leaves nothing to eavesdrop on."""
+    """Whether HOST[:PORT] names the loopback interface, where plain http is safe."""
     if host.startswith("["):
         return host.partition("]")[0] == "[::1"
     return host.partition(":")[0] in ("localhost", "127.0.0.1")
@@ -135,7 +135,7 @@ def _parse(text: bytes, where: str) -> dict[str, RegistryEntry]:
         path = [part for part in first["loc"] if part != "[key]"]
         keys = ".".join(str(part) for part in path)
         line = line_of(compose(text.decode("utf-8")), path)
-        said = yaml_message(first["msg"])
+        message = yaml_message(first["msg"])
         raise InvalidError(
-            f"{keys}: {said}" if keys else said, id="registries-file-invalid", where=f"{where}:{line}"
+            f"{keys}: {message}" if keys else message, id="registries-file-invalid", where=f"{where}:{line}"
         ) from None

@@ -1,4 +1,4 @@
-"""What goes wrong between here and a registry, in our words: the libraries' own hold URLs, and those can be secrets."""
+"""Errors of requests to registries, without the texts of HTTP libraries: their URLs can hold secrets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LOOK_AGAIN = "check the network, the proxy settings and registries.yaml"
 
 
 class TransientError(NetworkError):
-    """A failure that may pass: the request can be made again, after `pause` seconds if the server said so."""
+    """A temporary failure. pause: the seconds after which the server allows another attempt, if it sent them."""
 
     pause: float | None = None
 
@@ -33,18 +33,18 @@ def origin_of(url: str) -> str:
     return f"{parts.scheme}://{f'[{name}]' if ':' in name else name}:{port}"
 
 
-def failure(error: BaseException, url: str) -> NetworkError:
-    """The error for what requests, urllib3 or the system raised over a request to `url`, or over its answer."""
+def http_error(error: BaseException, url: str) -> NetworkError:
+    """The error for an exception of requests, urllib3 or the system in a request to `url` or its answer."""
     import requests
     import urllib3
 
     where = origin_of(url)
     seen = _chain(error)
 
-    def is_one(*kinds: type[BaseException]) -> bool:
+    def has(*kinds: type[BaseException]) -> bool:
         return any(isinstance(part, kinds) for part in seen)
 
-    if is_one(requests.exceptions.SSLError, urllib3.exceptions.SSLError):
+    if has(requests.exceptions.SSLError, urllib3.exceptions.SSLError):
         return NetworkError(
             "no secure connection",
             id="tls-failed",
@@ -52,36 +52,36 @@ def failure(error: BaseException, url: str) -> NetworkError:
             cause="its TLS certificate is not trusted, or it does not speak TLS",
             next="set REQUESTS_CA_BUNDLE, or mark the registry insecure in registries.yaml",
         )
-    if is_one(requests.exceptions.InvalidHeader):
+    if has(requests.exceptions.InvalidHeader):
         return NetworkError("the answer is malformed", id="http-answer-malformed", where=where, next=_LOOK_AGAIN)
-    # Our own addresses are checked before, so are those that a redirect leads to.
-    if is_one(requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema):
+    # Addresses of registries and redirects are checked before.
+    if has(requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema):
         return NetworkError(
             "an unusable address",
             id="address-unusable",
             where=where,
-            cause="most likely that of a proxy",
+            cause="most likely the address of a proxy",
             next="check http_proxy, https_proxy and all_proxy",
         )
-    if type(error) is OSError and error.errno is None:  # how requests tells it
+    if type(error) is OSError and error.errno is None:  # requests raises a plain OSError
         return NetworkError(
             "the file that REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE names does not exist",
             id="ca-bundle-missing",
             where=where,
         )
-    # The system's words first: urllib3 counts a refused connection among its timeouts.
+    # The text of the system comes first: in urllib3 a refused connection is also a timeout.
     system = next(
         (part.strerror for part in seen if isinstance(part, OSError) and isinstance(part.strerror, str)), None
     )
-    late = is_one(TimeoutError, requests.Timeout, urllib3.exceptions.TimeoutError)
+    late = has(TimeoutError, requests.Timeout, urllib3.exceptions.TimeoutError)
     text = system or ("no answer in time" if late else "the connection broke")
-    if is_one(requests.exceptions.ProxyError, urllib3.exceptions.ProxyError):
+    if has(requests.exceptions.ProxyError, urllib3.exceptions.ProxyError):
         text = f"the proxy cannot be reached ({system})" if system else "the proxy refused"
     return TransientError(f"no connection: {text}", id="connection-failed", where=where, next=_LOOK_AGAIN)
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """An error and what it holds or comes from."""
+    """An error, its arguments, causes and contexts, as far as they are errors."""
     seen: list[BaseException] = []
     todo: list[object] = [error]
     while todo and len(seen) < 20:

@@ -1,4 +1,4 @@
-"""docker-credential-NAME programs: a login from where the system keeps secrets. What they print is never repeated."""
+"""Runs credential helpers (docker-credential-NAME). Their output never reaches a message."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import subprocess
 import time
 
 _SECONDS = 60
-"""A helper may ask its user to unlock a keyring."""
+"""The time limit. It is long because a helper may ask its user to unlock a keyring."""
 _LIMIT = 1 << 20
 
 
 class HelperError(Exception):
-    """Why there is no answer; holds no secret."""
+    """Why a helper gave no login; holds no secret."""
 
 
 def ask_helper(name: str, server: str) -> tuple[str, str] | None:
-    """The user name and secret that a helper has for `server`; None when it has none. Raises HelperError."""
+    """The user name and secret of a helper for `server`; None when it has none. Raises HelperError."""
     program = f"docker-credential-{name}"
     try:
         if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
@@ -38,16 +38,16 @@ def ask_helper(name: str, server: str) -> tuple[str, str] | None:
         raise HelperError(f"{program} did not answer in {_SECONDS} s") from None
     except OSError:
         raise HelperError(f"{program!a} cannot be run") from None
-    # The one failure that helpers agree on.
+    # The only message that all helpers share.
     if b"credentials not found" in printed:
         return None
     raise HelperError(f"{program} failed with status {status}")
 
 
-def _run(command: list[str], given: bytes) -> tuple[int, bytes]:
-    """The exit status and what was printed. Raises ValueError when that is too much, TimeoutExpired, and OSError.
+def _run(command: list[str], stdin: bytes) -> tuple[int, bytes]:
+    """The exit status and the standard output. Raises ValueError when that is too long, TimeoutExpired, and OSError.
 
-    Over when the program has ended: what it leaves running may hold its output open.
+    Returns when the program has ended; a child process of it may keep the output open.
     """
     end = time.monotonic() + _SECONDS
     printed = bytearray()
@@ -56,7 +56,7 @@ def _run(command: list[str], given: bytes) -> tuple[int, bytes]:
     assert process.stdin is not None and process.stdout is not None
     try:
         with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(given)
+            process.stdin.write(stdin)
             process.stdin.close()
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)

@@ -16,42 +16,46 @@ from builder.store.store import Store
 
 AT_ONCE = 4
 
-Told = Callable[[Digest, str, int], None]
-"""Told (blob digest, what happened: present, mounted or uploaded, size in bytes)."""
+PushListener = Callable[[Digest, str, int], None]
+"""Receives each blob: digest, outcome (present, mounted or uploaded), size in bytes."""
 
 
-def push_image(image: Image, store: Store, target: Reference, told: Told, registry: Registry | None = None) -> Digest:
-    """Push to a tag (or by digest) and return the digest. A blob of the base is mounted when it lies in the same
-    registry, else streamed from there. The tag is written last, so that it never names half an image.
+def push_image(
+    image: Image, store: Store, target: Reference, listener: PushListener, registry: Registry | None = None
+) -> Digest:
+    """Push to a tag (or by digest) and return the digest.
+
+    A layer of the base is mounted when the base is in the same registry, else streamed from its registry. The tag is
+    written last, so it never names an incomplete image.
 
     Raises NetworkError, PinError or UsageError.
     """
     if target.digest is not None and target.digest != image.digest:
-        raise UsageError(f"{target} names another digest than the image's, {image.digest}", id="push-digest-mismatch")
+        raise UsageError(f"{target} does not have the digest of the image, {image.digest}", id="push-digest-mismatch")
     client = registry or Registry()
     origin = Reference.parse(image.base.reference) if image.base else None
 
-    def one(layer: ImageLayer) -> None:
+    def push_layer(layer: ImageLayer) -> None:
         if client.has_blob(target, layer.digest):
-            told(layer.digest, "present", layer.size)
+            listener(layer.digest, "present", layer.size)
             return
         if layer.of_base:
             assert origin is not None
             if origin.registry == target.registry and client.mount(target, layer.digest, origin.repository):
-                told(layer.digest, "mounted", layer.size)
+                listener(layer.digest, "mounted", layer.size)
                 return
             client.upload(target, layer.digest, layer.size, lambda: client.blob(origin, layer.digest, layer.size))
         else:
             try:
                 client.upload(target, layer.digest, layer.size, lambda: chunks_of(store.blob(layer.digest)))
             except PinError:
-                store.verify(layer.digest)  # it was hashed on its way; one that is damaged is removed and told
+                store.verify(layer.digest)  # the upload hashed the blob; `verify` removes a damaged one and raises
                 raise
-        told(layer.digest, "uploaded", layer.size)
+        listener(layer.digest, "uploaded", layer.size)
 
     unique = {layer.digest: layer for layer in image.layers}
     with ThreadPoolExecutor(AT_ONCE) as workers:
-        for _ in workers.map(one, unique.values()):
+        for _ in workers.map(push_layer, unique.values()):
             pass
     if not client.has_blob(target, image.config_digest):
         client.upload(target, image.config_digest, len(image.config), lambda: iter((image.config,)))
@@ -59,7 +63,7 @@ def push_image(image: Image, store: Store, target: Reference, told: Told, regist
 
 
 def base_blobs(image: Image) -> Callable[[ImageLayer], Iterator[bytes]] | None:
-    """Reads layers of the image's base from its registry; None for an image without one."""
+    """A function that reads layers of the image's base from its registry; None for an image without a base."""
     if image.base is None:
         return None
     client, origin = Registry(), Reference.parse(image.base.reference)

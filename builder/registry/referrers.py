@@ -1,7 +1,7 @@
-"""Artifacts attached to an image in a registry, as the OCI distribution specification 1.1 does it.
+"""Attaches artifacts to an image in a registry, as in the OCI distribution specification 1.1 (referrers).
 
-An artifact is a manifest whose `subject` is the image. Registries that know this list it under the image's referrers;
-for the others the client keeps an index under the tag `sha256-HEX` (the specification's referrers tag schema).
+An artifact is a manifest whose `subject` is the image. Registries with the referrers API list it themselves; for
+others the client keeps an index under the tag `sha256-HEX` (the specification's referrers tag schema).
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ _EMPTY = b"{}"
 
 
 def artifact(subject: Mapping[str, Any], payload: bytes, kind: str, annotations: Mapping[str, str]) -> bytes:
-    """The manifest of an artifact with one blob. subject: the image's descriptor; kind: the artifact's and the blob's
-    type."""
+    """The manifest of an artifact with one blob.
+
+    subject: the descriptor of the image. kind: the type of the artifact and of its blob.
+    """
     return canonical(
         {
             "schemaVersion": 2,
@@ -45,7 +47,7 @@ def attach(
     kind: str,
     annotations: Mapping[str, str] | None = None,
 ) -> Digest:
-    """Attach one blob to an image that the repository of `target` has; returns the artifact's digest.
+    """Attach one blob to an image in the repository of `target`; returns the digest of the artifact.
 
     subject: the image's descriptor (mediaType, digest, size). Attaching the same again changes nothing.
     Raises NetworkError or PinError.
@@ -55,21 +57,21 @@ def attach(
     for blob in (_EMPTY, payload):
         if not client.has_blob(place, Digest.of(blob)):
             client.upload(place, Digest.of(blob), len(blob), lambda blob=blob: iter((blob,)))  # type: ignore[misc]
-    digest, known = client.put_artifact(place, manifest)
-    if not known:
-        described = {
+    digest, listed = client.put_artifact(place, manifest)
+    if not listed:
+        descriptor = {
             "mediaType": OCI_MANIFEST,
             "digest": digest,
             "size": len(manifest),
             "artifactType": kind,
             **({"annotations": dict(annotations)} if annotations else {}),
         }
-        _list(client, place, Digest(subject["digest"]), described)
+        _list(client, place, Digest(subject["digest"]), descriptor)
     return digest
 
 
 def attached(client: Registry, target: Reference, digest: Digest) -> list[dict[str, Any]]:
-    """What the referrers tag of an image lists: descriptors of artifacts. Raises NetworkError."""
+    """The descriptors of artifacts under the referrers tag of an image. Raises NetworkError."""
     try:
         found = client.manifest(_tag(target, digest))
     except PinError:
@@ -77,11 +79,11 @@ def attached(client: Registry, target: Reference, digest: Digest) -> list[dict[s
     return [dict(item) for item in found.json.get("manifests") or ()]
 
 
-def _list(client: Registry, place: Reference, digest: Digest, described: dict[str, Any]) -> None:
+def _list(client: Registry, place: Reference, digest: Digest, descriptor: dict[str, Any]) -> None:
     listed = attached(client, place, digest)
-    if any(item.get("digest") == described["digest"] for item in listed):
+    if any(item.get("digest") == descriptor["digest"] for item in listed):
         return
-    index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [*listed, described]}
+    index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [*listed, descriptor]}
     client.put_manifest(_tag(place, digest), json.dumps(index).encode(), OCI_INDEX)
 
 

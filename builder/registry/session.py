@@ -1,4 +1,4 @@
-"""Requests to registries, with the logins they ask for; what a registry's refusals mean."""
+"""Sends authorised requests to registries, and turns their refusals into errors."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from builder.registry.auth import Credentials
 from builder.registry.config import Endpoint, RegistriesConfig
 from builder.registry.errors import TransientError
 from builder.registry.token import Authorizer, Scopes
-from builder.registry.transport import Body, Transport, same_origin, small
-from builder.retry import Patience
+from builder.registry.transport import Body, Transport, read_body, same_origin
+from builder.retry import RetryPolicy
 
 if TYPE_CHECKING:
     import requests
@@ -23,21 +23,21 @@ _ERROR_LIMIT = 1 << 20
 
 
 def pull(repository: str) -> Scopes:
-    """What reading needs."""
+    """The scopes that a read needs."""
     return (f"repository:{repository}:pull",)
 
 
 def push(repository: str) -> Scopes:
-    """What writing needs."""
+    """The scopes that a write needs."""
     return (f"repository:{repository}:pull,push",)
 
 
 class RegistrySession:
     """Sends authorised requests to endpoints. Thread-safe."""
 
-    def __init__(self, config: RegistriesConfig, credentials: Credentials, patience: Patience) -> None:
+    def __init__(self, config: RegistriesConfig, credentials: Credentials, retry_policy: RetryPolicy) -> None:
         self.config = config
-        self.transport = Transport(patience)
+        self.transport = Transport(retry_policy)
         self.authorizer = Authorizer(self.transport, credentials)
 
     def send(
@@ -51,15 +51,15 @@ class RegistrySession:
         body: Body = None,
         once: bool = False,
     ) -> requests.Response:
-        """Send to `target`: a path below /v2/, or a URL that the registry gave. Logs in when it is asked to.
+        """Send to `target`: a path below /v2/, or a URL from the registry. Logs in when the registry answers 401.
 
-        The answer has any status but 429 and 5xx. `once`: the body cannot be sent again, so neither is the request.
+        The answer has any status but 429 and 5xx. once: no retries, because the body cannot be sent again.
         """
         url = target if "://" in target else f"{endpoint.base}/v2/{target}"
         home = same_origin(url, endpoint.base)
 
         def attempt(authorization: str | None) -> requests.Response:
-            single = once or endpoint.hasty
+            single = once or endpoint.once
             return self.transport.send(
                 method, url, authorization=authorization, headers=headers, body=body, once=single
             )
@@ -73,8 +73,8 @@ class RegistrySession:
             return response
         challenge = _drain(response)
         if known is not None:
-            # To a token that has run out some registries answer with another challenge than to none (nvcr.io does,
-            # and anonymous users cannot meet that one): start over.
+            # Some registries (nvcr.io) answer an expired token with another challenge, which anonymous users
+            # cannot meet. Without a token they send the usual challenge.
             response = attempt(None)
             if response.status_code != 401:
                 return response
@@ -84,20 +84,20 @@ class RegistrySession:
     def get(
         self, endpoint: Endpoint, target: str, scopes: Scopes, what: str, *, limit: int, accept: str = "*/*"
     ) -> tuple[requests.Response, bytes]:
-        """GET something of at most `limit` bytes; `what` names it in errors, which any status but 200 is."""
-        budget = self.transport.patience.budget()
+        """GET at most `limit` bytes. what: its name in errors. Raises for every status but 200."""
+        budget = self.transport.retry_policy.budget()
         while True:
             response = self.send(endpoint, "GET", target, scopes, headers={"Accept": accept})
             if response.status_code != 200:
                 raise self.error(response, endpoint, what)
             try:
-                return response, small(response, limit, self.transport.patience.whole)
+                return response, read_body(response, limit, self.transport.retry_policy.whole)
             except TransientError:
-                if endpoint.hasty or not budget.again():
+                if endpoint.once or not budget.again():
                     raise
 
     def error(self, response: requests.Response, endpoint: Endpoint, what: str) -> BuilderError:
-        """The error for an answer that is not what was hoped for; `what` names what was asked for."""
+        """The error for an unexpected answer. what: the name of the requested content."""
         status = response.status_code
         code = error_code(response)
         where = what if what.startswith(f"{endpoint.host}/") else f"{endpoint.host}: {what}"
@@ -112,11 +112,11 @@ class RegistrySession:
             return self.authorizer.refused(endpoint)
         if status == 404:
             return PinError(
-                "the registry does not have it",
+                "not in the registry",
                 id="registry-content-missing",
                 where=where,
-                cause=code or "it was deleted or never pushed there",
-                next="check the reference; `builder lock --update` pins what is there now",
+                cause=code or "it was deleted or never pushed",
+                next="check the reference; `builder lock --update` pins the current digest",
             )
         if status == 407:
             return NetworkError(
@@ -131,9 +131,9 @@ class RegistrySession:
 
 
 def error_code(response: requests.Response) -> str:
-    """The registry's error codes, such as MANIFEST_UNKNOWN. Its messages are not repeated: they may hold anything."""
+    """The registry's error codes, such as MANIFEST_UNKNOWN. Its messages may hold secrets and are left out."""
     try:
-        errors = json.loads(small(response, _ERROR_LIMIT))["errors"]
+        errors = json.loads(read_body(response, _ERROR_LIMIT))["errors"]
         codes = [error["code"] for error in errors]
         return ", ".join(code for code in codes[:3] if re.fullmatch(r"[A-Z0-9_]{1,40}", code))
     except (ValueError, KeyError, TypeError, RecursionError, NetworkError):

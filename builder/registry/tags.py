@@ -1,4 +1,4 @@
-"""The tags of a repository, page by page."""
+"""Lists the tags of a repository, page by page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer to a registry's 401: challenges read, tokens fetched and kept while they are good."""
+"""Answers a registry's 401: parses challenges, fetches tokens and caches them until they expire."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from builder.errors import NetworkError
 from builder.registry.auth import Credentials, Login
 from builder.registry.config import Endpoint, is_loopback
-from builder.registry.transport import Transport, small
+from builder.registry.transport import Transport, read_body
 
 Scopes = tuple[str, ...]
-"""`repository:NAME:ACTIONS`, the one that is written to first."""
+"""Each is `repository:NAME:ACTIONS`; the scope of the repository that is written to comes first."""
 
 _TOKEN_LIMIT = 1 << 20
 _PART = re.compile(r"""[\s,]*([A-Za-z0-9!#$%&'*+.^_`|~-]+)(?:\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*)))?""")
@@ -38,13 +38,13 @@ def parse_challenges(header: str) -> dict[str, dict[str, str]]:
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _CachedHeader:
     header: str
-    until: float
+    expires: float
 
 
-class _Turn:
-    """Whose turn it is to ask a token server. number: how many have asked; error: of the last one, if it failed."""
+class _TokenRequest:
+    """Serialises the requests for one token. number: of requests so far. error: of the last request, if it failed."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -59,40 +59,40 @@ class Authorizer:
         self._transport = transport
         self._credentials = credentials
         self._lock = threading.Lock()
-        self._kept: dict[tuple[str, Scopes], _Kept] = {}
-        self._turns: dict[tuple[str, Scopes], _Turn] = {}
+        self._cached: dict[tuple[str, Scopes], _CachedHeader] = {}
+        self._requests: dict[tuple[str, Scopes], _TokenRequest] = {}
 
     def header(self, endpoint: Endpoint, scopes: Scopes) -> str | None:
-        """What to send with a request; None when nothing is known yet."""
+        """The cached Authorization header; None when there is none or it has expired."""
         with self._lock:
-            kept = self._kept.get((endpoint.base, scopes))
-        return kept.header if kept is not None and time.monotonic() < kept.until else None
+            cached = self._cached.get((endpoint.base, scopes))
+        return cached.header if cached is not None and time.monotonic() < cached.expires else None
 
     def forget(self, endpoint: Endpoint, scopes: Scopes, header: str | None) -> None:
-        """Drop a header that the registry no longer takes; one that another thread has brought since stays."""
+        """Drop a header that the registry refused; a newer one of another thread stays."""
         with self._lock:
-            kept = self._kept.get((endpoint.base, scopes))
-            if kept is not None and kept.header == header:
-                del self._kept[endpoint.base, scopes]
+            cached = self._cached.get((endpoint.base, scopes))
+            if cached is not None and cached.header == header:
+                del self._cached[endpoint.base, scopes]
 
     def answer(self, endpoint: Endpoint, scopes: Scopes, challenge: str) -> str:
-        """The header that answers a 401's WWW-Authenticate. Raises NetworkError when there is no login that fits.
+        """The header that answers the WWW-Authenticate of a 401. Raises NetworkError when no login fits.
 
-        Threads that are turned away together share what the first of them gets: a token, or the error.
+        Threads that wait for the same token share the result of the first request: the token, or the error.
         """
         with self._lock:
-            turn = self._turns.setdefault((endpoint.base, scopes), _Turn())
-        before = turn.number
-        with turn.lock:
+            request = self._requests.setdefault((endpoint.base, scopes), _TokenRequest())
+        before = request.number
+        with request.lock:
             if known := self.header(endpoint, scopes):
                 return known
-            if turn.number != before and turn.error is not None:
-                raise turn.error
-            turn.number, turn.error = turn.number + 1, None
+            if request.number != before and request.error is not None:
+                raise request.error
+            request.number, request.error = request.number + 1, None
             try:
                 return self._answer(endpoint, scopes, challenge)
             except NetworkError as error:
-                turn.error = error
+                request.error = error
                 raise
 
     def _answer(self, endpoint: Endpoint, scopes: Scopes, challenge: str) -> str:
@@ -100,19 +100,19 @@ class Authorizer:
         repository = scopes[0].split(":")[1] if scopes else ""
         login = self._credentials.get(endpoint.host, repository)
         if "bearer" in challenges:
-            kept = self._token(endpoint, scopes, challenges["bearer"], login)
+            cached = self._token(endpoint, scopes, challenges["bearer"], login)
         elif "basic" in challenges and login is not None and login.username:
-            kept = _Kept(login.basic, float("inf"))
+            cached = _CachedHeader(login.basic, float("inf"))
         else:
             raise self.refused(endpoint)
         with self._lock:
-            self._kept[(endpoint.base, scopes)] = kept
-        return kept.header
+            self._cached[(endpoint.base, scopes)] = cached
+        return cached.header
 
     def refused(self, endpoint: Endpoint, cause: str = "") -> NetworkError:
         """The error for a 401 or 403."""
         problem = self._credentials.problem(endpoint.host)
-        usual = "it is not there, or this login (or none) may not do that"
+        usual = "it does not exist, or this login (or none) does not allow that"
         return NetworkError(
             "the registry refuses access",
             id="registry-access-refused",
@@ -121,11 +121,13 @@ class Authorizer:
             next=f"docker login {endpoint.host}",
         )
 
-    def _token(self, endpoint: Endpoint, scopes: Scopes, asked: dict[str, str], login: Login | None) -> _Kept:
-        realm = self._realm(endpoint, asked.get("realm", ""))
-        wanted = merge_scopes(scopes, asked.get("scope", ""))
-        # nvcr.io names no service; an empty one would be a wrong one.
-        service = [("service", asked["service"])] if asked.get("service") else []
+    def _token(
+        self, endpoint: Endpoint, scopes: Scopes, challenge: dict[str, str], login: Login | None
+    ) -> _CachedHeader:
+        realm = self._realm(endpoint, challenge.get("realm", ""))
+        wanted = merge_scopes(scopes, challenge.get("scope", ""))
+        # nvcr.io sends no service; an empty one would be wrong.
+        service = [("service", challenge["service"])] if challenge.get("service") else []
         if login is not None and login.identity_token:
             form = [("grant_type", "refresh_token"), *service, ("client_id", "builder"), ("scope", " ".join(wanted))]
             response = self._transport.send(
@@ -133,7 +135,7 @@ class Authorizer:
                 realm,
                 headers={"Content-Type": "application/x-www-form-urlencoded"},
                 body=urlencode([*form, ("refresh_token", login.identity_token)]).encode(),
-                once=endpoint.hasty,
+                once=endpoint.once,
                 redirects=0,  # the body is a secret
             )
         else:
@@ -141,17 +143,17 @@ class Authorizer:
             query = [*parse_qsl(parts.query), *service, *(("scope", scope) for scope in wanted)]
             url = parts._replace(query=urlencode(query), fragment="").geturl()
             basic = login.basic if login is not None else None
-            response = self._transport.send("GET", url, authorization=basic, once=endpoint.hasty)
-        status, body = response.status_code, small(response, _TOKEN_LIMIT, self._transport.patience.whole)
+            response = self._transport.send("GET", url, authorization=basic, once=endpoint.once)
+        status, body = response.status_code, read_body(response, _TOKEN_LIMIT, self._transport.retry_policy.whole)
         if status in (400, 401, 403):
-            raise self.refused(endpoint, "its token server takes no such login" if login else "")
+            raise self.refused(endpoint, "its token server refuses this login" if login else "")
         return self._read(endpoint, status, body)
 
     def _realm(self, endpoint: Endpoint, realm: str) -> str:
         try:
             parts = urlsplit(realm)
-            # The login goes there: only over TLS, unless the registry itself is spoken to without. What a registry on
-            # this machine is allowed, its token server on another one is not.
+            # The login is sent to the realm: over TLS only, unless the registry itself is without TLS. That a registry
+            # on this machine needs no TLS does not extend to a token server on another machine.
             plain = endpoint.base.startswith("http://") and (
                 is_loopback(parts.netloc) or not is_loopback(endpoint.host)
             )
@@ -167,7 +169,7 @@ class Authorizer:
             cause="the realm of its challenge is not an https address",
         )
 
-    def _read(self, endpoint: Endpoint, status: int, body: bytes) -> _Kept:
+    def _read(self, endpoint: Endpoint, status: int, body: bytes) -> _CachedHeader:
         try:
             answer = json.loads(body) if status == 200 else None
         except (ValueError, RecursionError):
@@ -182,16 +184,16 @@ class Authorizer:
                 next="try again later",
             )
         lifetime = answer.get("expires_in")
-        # 60 s is what the specification says when nothing is said.
+        # 60 s is the default of the specification.
         known = isinstance(lifetime, int | float) and 0 < lifetime < 1e9
         seconds = float(lifetime or 60) if known else 60.0
-        return _Kept(f"Bearer {token}", time.monotonic() + seconds * 0.8)
+        return _CachedHeader(f"Bearer {token}", time.monotonic() + seconds * 0.8)
 
 
-def merge_scopes(scopes: Scopes, asked: str) -> list[str]:
-    """Our scopes and those of a challenge (`asked`, blank-separated), one per resource with all their actions."""
+def merge_scopes(scopes: Scopes, challenged: str) -> list[str]:
+    """`scopes` and those of a challenge (`challenged`, blank-separated): one per resource, with all actions."""
     merged: dict[str, list[str]] = {}
-    for scope in (*scopes, *asked.split()):
+    for scope in (*scopes, *challenged.split()):
         resource, colon, actions = scope.rpartition(":")
         known = merged.setdefault(resource if colon else scope, [])
         known += [action for action in actions.split(",") if colon and action and action not in known]

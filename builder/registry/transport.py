@@ -1,4 +1,4 @@
-"""HTTP as registries need it: patience, redirects that keep credentials at home, errors that carry no secret."""
+"""HTTP requests to registries: retries, time limits, and redirects that pass no credentials to other hosts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from urllib.parse import urljoin, urlsplit
 
 from builder.errors import NetworkError
 from builder.registry.config import is_loopback
-from builder.registry.errors import TransientError, failure, origin_of
-from builder.retry import Patience, retry_after
+from builder.registry.errors import TransientError, http_error, origin_of
+from builder.retry import RetryPolicy, retry_after
 
 if TYPE_CHECKING:
     import requests
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 _REDIRECTS = 5
 _CHUNK = 1 << 20
 _GATHER = 0.1
-"""Seconds for which small pieces become one chunk."""
+"""Seconds during which small pieces are joined to one chunk."""
 _CONNECTIONS = 32
-"""Kept open to one host; more than that are closed after use."""
+"""The connections to one host that stay open."""
 Body = bytes | Callable[[], Any] | None
-"""bytes, or what makes a fresh stream of them for every attempt."""
+"""Bytes, or a function that returns a new stream for every attempt."""
 
 
 class Transport:
-    """Sends requests. Thread-safe: threads share their connections, and nothing else."""
+    """Sends requests. Thread-safe: threads share connections only."""
 
-    def __init__(self, patience: Patience) -> None:
-        self.patience = patience
+    def __init__(self, retry_policy: RetryPolicy) -> None:
+        self.retry_policy = retry_policy
         self._local = threading.local()
         self._lock = threading.Lock()
         self._connections: HTTPAdapter | None = None
@@ -52,10 +52,10 @@ class Transport:
     ) -> requests.Response:
         """Send one request, again on 429, 5xx and broken connections (not when `once`), following redirects.
 
-        The answer's body is not read yet. `authorization` is sent to the origin of `url` only. Raises NetworkError,
+        The body of the answer is not read. authorization: sent to the origin of `url` only. Raises NetworkError,
         TransientError when another attempt might have helped.
         """
-        budget = self.patience.budget()
+        budget = self.retry_policy.budget()
         while True:
             try:
                 response = self._follow(
@@ -67,7 +67,7 @@ class Transport:
                 continue
             if response.status_code != 429 and response.status_code < 500:
                 return response
-            error = _busy(response, url)
+            error = _busy_error(response, url)
             response.close()
             if once or not budget.again(error.pause):
                 raise error
@@ -80,9 +80,9 @@ class Transport:
             sent = dict(headers)
             if authorization is not None and origin_of(url) == home:
                 sent["Authorization"] = authorization
-            response = self._once(method, url, sent, body() if callable(body) else body)
+            response = self._send_once(method, url, sent, body() if callable(body) else body)
             target = response.headers.get("Location")
-            # 301 to 303 turn anything but a GET into something else: for a push they are no answer.
+            # 301 to 303 turn other methods into GET, so a push does not follow them.
             moved = (301, 302, 303, 307, 308) if method in ("GET", "HEAD") else (307, 308)
             if response.status_code not in moved or not target:
                 return response
@@ -90,10 +90,10 @@ class Transport:
             url = next_url(url, target)
         raise NetworkError("the registry redirects too often", id="redirect-endless", where=home)
 
-    def _once(self, method: str, url: str, headers: dict[str, str], body: Any) -> requests.Response:
+    def _send_once(self, method: str, url: str, headers: dict[str, str], body: Any) -> requests.Response:
         import requests
 
-        # A proxy cannot reach this machine's own loopback.
+        # A proxy cannot reach the loopback interface of this machine.
         direct = {"no_proxy": "localhost,127.0.0.1,::1"} if is_loopback(urlsplit(url).netloc) else None
         try:
             session = self._session()
@@ -106,18 +106,18 @@ class Transport:
                     data=body,
                     stream=True,
                     allow_redirects=False,
-                    timeout=(self.patience.connect, self.patience.read),
+                    timeout=(self.retry_policy.connect, self.retry_policy.read),
                     proxies=direct,
                 )
 
-            # A stream takes as long as it takes.
-            small = body is None or isinstance(body, bytes)
-            return _within(self.patience.whole, request) if small else request()
-        except _TooLateError:
+            # The upload of a stream has no time limit.
+            is_small = body is None or isinstance(body, bytes)
+            return _call_with_deadline(self.retry_policy.whole, request) if is_small else request()
+        except _DeadlineError:
             self._local.session = None  # still in use
-            raise _too_slow(self.patience.whole, origin_of(url)) from None
+            raise _slow_error(self.retry_policy.whole, origin_of(url)) from None
         except (requests.RequestException, OSError, ValueError) as error:
-            raise failure(error, url) from None
+            raise http_error(error, url) from None
 
     def _session(self) -> requests.Session:
         session: requests.Session | None = getattr(self._local, "session", None)
@@ -126,12 +126,12 @@ class Transport:
 
             session = requests.Session()
             # A login from ~/.netrc would replace the token and travel along redirects.
-            session.auth = _as_is
-            # Redirects are followed above; the library would read a redirect's body whole, however long, to look ahead.
-            session.get_redirect_target = _no_target  # type: ignore[method-assign]
-            # No registry needs cookies; they would go to other ports of the host, and other hosts of the domain.
+            session.auth = _unchanged
+            # `_follow` follows redirects; requests would read the whole body of a redirect first.
+            session.get_redirect_target = _no_redirect  # type: ignore[method-assign]
+            # No registry needs cookies, which would reach other ports of the host and other hosts of the domain.
             session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
-            # Bytes as they are: digests are of what is stored.
+            # No compression of the transfer: digests are those of the stored bytes.
             session.headers.update({"User-Agent": "builder", "Accept-Encoding": "identity"})
             for scheme in ("https://", "http://"):
                 session.mount(scheme, self._pool())
@@ -148,12 +148,13 @@ class Transport:
 
 
 def stream(response: requests.Response) -> Generator[bytes, None, None]:
-    """The body's chunks (up to 2 MiB), bytes as sent. Raises TransientError when the connection breaks."""
+    """The chunks (up to 2 MiB) of the body, not decoded. Raises TransientError when the connection breaks."""
     import urllib3
 
     held, since = bytearray(), time.monotonic()
     try:
-        # read1 hands over what has arrived, 16 KiB at most under TLS: gathered, but not so long that a trickle hides.
+        # read1 returns what has arrived, 16 KiB at most under TLS. Pieces are joined for a short time only, so that the
+        # deadline applies to a slow body.
         while piece := response.raw.read1(_CHUNK, decode_content=False):
             held += piece
             if len(held) >= _CHUNK or time.monotonic() - since > _GATHER:
@@ -164,34 +165,34 @@ def stream(response: requests.Response) -> Generator[bytes, None, None]:
     except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
         if held:
             yield bytes(held)
-        raise failure(error, response.url) from None
+        raise http_error(error, response.url) from None
     finally:
         response.close()
 
 
-def small(response: requests.Response, limit: int, seconds: float = Patience.whole) -> bytes:
+def read_body(response: requests.Response, limit: int, seconds: float = RetryPolicy.whole) -> bytes:
     """The whole body. Raises NetworkError when it is longer than `limit` bytes or takes longer than `seconds`."""
     data = bytearray()
     where = origin_of(response.url)
     with contextlib.closing(stream(response)) as chunks:
-        for chunk in in_time(chunks, seconds, where):
+        for chunk in with_deadline(chunks, seconds, where):
             data += chunk
             if len(data) > limit:
                 raise NetworkError(f"an answer longer than {limit} bytes", id="answer-too-long", where=where)
     return bytes(data)
 
 
-def in_time(chunks: Iterable[bytes], seconds: float, where: str) -> Generator[bytes, None, None]:
-    """Pass `chunks` on. Raises NetworkError when that takes longer than `seconds`."""
+def with_deadline(chunks: Iterable[bytes], seconds: float, where: str) -> Generator[bytes, None, None]:
+    """Yield `chunks`. Raises NetworkError when that takes longer than `seconds`."""
     end = time.monotonic() + seconds
     for chunk in chunks:
         yield chunk
         if time.monotonic() > end:
-            raise _too_slow(seconds, where)
+            raise _slow_error(seconds, where)
 
 
 def next_url(url: str, target: str) -> str:
-    """Where `target`, a Location header of `url`'s answer, leads. Raises NetworkError when it leaves TLS."""
+    """The URL of `target`, a Location header in the answer of `url`. Raises NetworkError when it leaves TLS."""
     here = urlsplit(url)
     try:
         joined = urljoin(url, target)
@@ -211,63 +212,63 @@ def next_url(url: str, target: str) -> str:
     return joined
 
 
-def same_origin(one: str, other: str) -> bool:
+def same_origin(first: str, second: str) -> bool:
     """Whether two URLs have the same scheme, host and port."""
-    return origin_of(one) == origin_of(other)
+    return origin_of(first) == origin_of(second)
 
 
-def _as_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
+def _unchanged(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request
 
 
-def _no_target(resp: requests.Response) -> str | None:
+def _no_redirect(resp: requests.Response) -> str | None:
     return None
 
 
-def _busy(response: requests.Response, url: str) -> TransientError:
+def _busy_error(response: requests.Response, url: str) -> TransientError:
     """The error for a 429 or 5xx."""
     limited = response.status_code == 429
     pause = retry_after(response.headers.get("Retry-After", ""))
-    wait = f"; it wants to be asked again in {pause:.0f} s" if pause else ""
+    wait = f"; it allows the next request in {pause:.0f} s" if pause else ""
     error = TransientError(
         f"the registry answered {response.status_code}",
         id="registry-busy",
         where=origin_of(url),
-        cause=("it limits how much may be asked" if limited else "it is broken or busy") + wait,
+        cause=("it limits the number of requests" if limited else "it is broken or busy") + wait,
         next="try again later" + ("; a login may raise the limit" if limited else ""),
     )
     error.pause = pause
     return error
 
 
-class _TooLateError(Exception):
-    """It is not done yet."""
+class _DeadlineError(Exception):
+    """The deadline has passed."""
 
 
-def _too_slow(seconds: float, where: str) -> NetworkError:
+def _slow_error(seconds: float, where: str) -> NetworkError:
     return NetworkError(
         f"no complete answer within {seconds:.0f} s", id="answer-too-slow", where=where, next="try again later"
     )
 
 
-def _within(seconds: float, work: Callable[[], requests.Response]) -> requests.Response:
-    """What `work` gives. Raises _TooLateError after `seconds`; it goes on then, in a thread that nobody waits for.
+def _call_with_deadline(seconds: float, work: Callable[[], requests.Response]) -> requests.Response:
+    """The result of `work`. Raises _DeadlineError after `seconds`; `work` then continues in a daemon thread.
 
-    The timeouts of sockets begin anew with every byte.
+    Timeouts of sockets are not enough: each byte restarts them.
     """
-    said: queue.SimpleQueue[requests.Response | BaseException] = queue.SimpleQueue()
+    results: queue.SimpleQueue[requests.Response | BaseException] = queue.SimpleQueue()
 
     def run() -> None:
         try:
-            said.put(work())
+            results.put(work())
         except BaseException as error:
-            said.put(error)
+            results.put(error)
 
     threading.Thread(target=run, daemon=True).start()
     try:
-        outcome = said.get(timeout=seconds)
+        outcome = results.get(timeout=seconds)
     except queue.Empty:
-        raise _TooLateError from None
+        raise _DeadlineError from None
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome

@@ -1,4 +1,4 @@
-"""Putting blobs into a registry: mounted from another repository, or streamed in one piece."""
+"""Writes blobs to a registry: mounts them from another repository, or uploads them in one request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def mount_blob(session: RegistrySession, target: Reference, digest: Digest, source_repository: str) -> bool:
-    """Make a blob of another repository of this registry the target's too; False when the registry does not."""
+    """Mount a blob from another repository of the registry of `target`; False when the registry does not."""
     endpoint = session.config.origin(target.registry)
     path = f"{target.repository}/blobs/uploads/?mount={quote(digest)}&from={quote(source_repository, safe='')}"
     try:
@@ -34,7 +34,7 @@ def mount_blob(session: RegistrySession, target: Reference, digest: Digest, sour
     except TransientError:
         raise
     except NetworkError:
-        return False  # no access to the source: uploading may work all the same
+        return False  # no access to the source repository: an upload may still work
     response.close()
     if response.status_code == 202 and (location := response.headers.get("Location")):
         _cancel(session, endpoint, target, next_url(response.url, location))
@@ -44,12 +44,12 @@ def mount_blob(session: RegistrySession, target: Reference, digest: Digest, sour
 def upload_blob(
     session: RegistrySession, target: Reference, digest: Digest, size: int, chunks: Callable[[], Iterator[bytes]]
 ) -> None:
-    """Stream a blob of `size` bytes in one PUT; all over again, with fresh `chunks`, when the connection breaks.
+    """Stream a blob of `size` bytes in one PUT; start again with new `chunks` when the connection breaks.
 
-    Raises PinError when the chunks are not what `digest` says, NetworkError when the registry does not take them.
+    Raises PinError when the chunks do not match `digest`, NetworkError when the registry refuses them.
     """
     endpoint = session.config.origin(target.registry)
-    budget = session.transport.patience.budget()
+    budget = session.transport.retry_policy.budget()
     what = f"{target.repository}@{digest}"
     while True:
         url = _start(session, endpoint, target, what)
@@ -76,7 +76,7 @@ def upload_blob(
                     where=f"{endpoint.host}: {what}",
                 )
             return
-        # 401: the token ran out between POST and PUT. 404, 416: the registry forgot the upload halfway.
+        # 401: the token expired between POST and PUT. 404, 416: the registry dropped the upload.
         if response.status_code not in (401, 404, 416) or not budget.again():
             raise _refused(session, response, endpoint, what)
         response.close()
@@ -103,7 +103,7 @@ def _body(chunks: Iterator[bytes], size: int) -> _Stream | bytes:
 
 
 class _Stream:
-    """An iterator with a length: makes requests send Content-Length, which some registries insist on."""
+    """An iterator with a length: makes requests send Content-Length, which some registries require."""
 
     def __init__(self, chunks: Iterator[bytes], size: int) -> None:
         self._chunks = chunks
@@ -115,7 +115,7 @@ class _Stream:
 
 def _refused(session: RegistrySession, response: requests.Response, endpoint: Endpoint, what: str) -> BuilderError:
     error = session.error(response, endpoint, what)
-    # A pull that meets 404 has a stale pin; a push has a registry that does not want it.
+    # For a pull, 404 means an outdated pin; for a push, a registry that refuses uploads.
     if isinstance(error, PinError):
         return NetworkError(
             "the registry accepts no upload here", id="registry-upload-refused", where=error.where, cause=error.cause
@@ -127,4 +127,4 @@ def _cancel(session: RegistrySession, endpoint: Endpoint, target: Reference, url
     try:
         session.send(endpoint, "DELETE", url, push(target.repository), once=True).close()
     except NetworkError:
-        return  # the registry forgets unfinished uploads by itself
+        return  # the registry removes unfinished uploads itself

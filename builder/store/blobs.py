@@ -1,4 +1,4 @@
-"""Folders of blobs, each named by its own hash; a blob is visible only once it is complete."""
+"""Folders of blobs: reading, writing and hard-linking a blob under its digest; errors of a full or read-only disk."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ CHUNK = 1 << 20
 
 
 class Blobs:
-    """Blobs below `root`/blobs/sha256, as in an OCI layout. tmp: where they are written before they are renamed.
+    """Blobs below `root`/blobs/sha256, as in an OCI layout. A blob is visible only when it is complete.
 
-    owner: the first part of the names of this process's temporary files.
+    tmp: the folder of blobs that are being written. owner: the prefix of the names of this process's temporary files.
     """
 
     place = "BUILDER_STORE"
-    """The variable or option that names this folder, for error messages."""
+    """The variable or option that names the folder, for error messages."""
 
     def __init__(self, root: Path, tmp: Path) -> None:
         self.root = root.absolute()
@@ -33,15 +33,15 @@ class Blobs:
         self.owner = f"{os.getpid()}.{os.urandom(4).hex()}"
 
     def blob(self, digest: Digest) -> Path:
-        """Where the blob of this digest is, or would be."""
+        """The path of the blob, which may not exist."""
         return self.root / digest.path
 
     def has(self, digest: Digest) -> bool:
-        """Whether the blob is there."""
+        """Whether the blob exists."""
         return self.blob(digest).exists()
 
-    def taken(self, digest: Digest) -> None:
-        """Called before a blob appears."""
+    def before_commit(self, digest: Digest) -> None:
+        """Called before a new blob becomes visible."""
 
     def writer(self) -> BlobWriter:
         """A new blob to write; use it in a `with` statement."""
@@ -50,8 +50,8 @@ class Blobs:
         except OSError as error:
             raise disk_error(error, self.root, self.place) from error
 
-    def adopt(self, source: Path, digest: Digest, watch: Callable[[int], None] = lambda size: None) -> None:
-        """Add a file as this blob: a hard link where that is possible, else a copy.
+    def add_file(self, source: Path, digest: Digest, watch: Callable[[int], None] = lambda size: None) -> None:
+        """Add a file as this blob: a hard link where possible, else a copy.
 
         Its bytes are hashed first. watch: receives the number of bytes read; it may raise. Raises PinError when the
         bytes do not match `digest`, and OSError when the file cannot be read.
@@ -71,7 +71,7 @@ class Blobs:
             actual = hash_of(target, watch)
             if actual != digest:
                 raise _mismatch(actual, digest)
-            self.taken(digest)
+            self.before_commit(digest)
             target.replace(self.blob(digest))
         finally:
             target.unlink(missing_ok=True)
@@ -86,16 +86,16 @@ def chunks_of(path: Path) -> Iterator[bytes]:
 
 def hash_of(path: Path, watch: Callable[[int], None] = lambda size: None) -> Digest:
     """The digest of a file. watch: receives the number of bytes read; it may raise."""
-    seen, size = hashlib.sha256(), 0
+    found, size = hashlib.sha256(), 0
     for chunk in chunks_of(path):
-        seen.update(chunk)
+        found.update(chunk)
         size += len(chunk)
         watch(size)
-    return Digest.from_hex(seen.hexdigest())
+    return Digest.from_hex(found.hexdigest())
 
 
 class BlobWriter:
-    """Writes one blob: hashed while it is written, visible after `commit`, removed when left without it."""
+    """Writes one blob: hashes it meanwhile. It is visible after `commit`; without one, `__exit__` removes it."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
@@ -116,14 +116,14 @@ class BlobWriter:
         return len(data)
 
     def flush(self) -> None:
-        """Hand everything to the disk. Raises EngineError when that is full."""
+        """Write buffered bytes. Raises EngineError when the disk is full."""
         try:
             self._file.flush()
         except OSError as error:
             raise disk_error(error, self._blobs.root, self._blobs.place) from error
 
     def commit(self, expected: Digest | None = None) -> Digest:
-        """Make the blob visible and return its digest. Raises PinError when it is not the `expected` one."""
+        """Make the blob visible and return its digest. Raises PinError when the digest is not `expected`."""
         digest = Digest.from_hex(self._hash.hexdigest())
         if expected is not None and digest != expected:
             self.abandon()
@@ -133,7 +133,7 @@ class BlobWriter:
             self._file.flush()
             self._file.close()
             self._path.chmod(0o444)
-            self._blobs.taken(digest)
+            self._blobs.before_commit(digest)
             self._path.replace(target)
         except OSError as error:
             raise disk_error(error, self._blobs.root, self._blobs.place) from error

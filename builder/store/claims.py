@@ -1,4 +1,4 @@
-"""Claims: what each living process needs of the store, so that `builder gc` leaves it; files of ended processes."""
+"""Claims: the blobs and records that a running process uses and `builder gc` keeps. Cleans up after dead processes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _HEADER = "claims"
 class Claims:
     """The claims of this process, in its lock file. owner: the name of that file. Thread-safe.
 
-    A claim is the digest of a blob or a path below the root. A process holds its lock file for as long as it lives.
-    Process ids alone are not enough: those of another container that uses the same store mean nothing here.
+    A claim is the digest of a blob or a path below the root. A process locks its file for as long as it lives.
+    Process ids are not enough: another container that uses the same store has process ids of its own.
     """
 
     def __init__(self, root: Path, tmp: Path, owner: str) -> None:
@@ -55,7 +55,7 @@ class Claims:
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[set[str] | None]:
-        """Block new claims; gives the claims of other living processes, None when there is no other process.
+        """Block new claims. Yields the claims of other living processes, None when there is no other process.
 
         Raises EngineError when the store is read-only or a process's claims cannot be read.
         """
@@ -89,14 +89,14 @@ class Claims:
         return found or None
 
     def _remove_leftovers(self) -> None:
-        """Remove what processes that ended left below tmp/, and their lock files."""
+        """Remove the files below tmp/ and the lock files of ended processes."""
         left: dict[str, list[Path]] = {}
         for path in (*self._tmp.iterdir(), *(self._root / "locks").iterdir()):
             owner = path.name.partition("-")[0]
             if owner != self._owner and _OWNER.fullmatch(owner):
                 left.setdefault(owner, []).append(path)
         for owner, paths in left.items():
-            # Held during the removal: a process that starts now must not take a lock file that is being removed.
+            # Locked during the removal, because a new process could have the same name.
             with (self._root / "locks" / owner).open("a") as file:
                 if try_lock(file):
                     for path in (*paths, self._root / "locks" / owner):
@@ -116,7 +116,7 @@ def _hold(path: Path) -> IO[str]:
     """A lock file that stays locked until this process ends."""
     while True:
         file = path.open("w")
-        # Another process may take the file for a leftover and remove it before it is locked.
+        # Before the lock, another process may treat the file as that of an ended process and remove it.
         if try_lock(file) and os.fstat(file.fileno()).st_nlink:
             file.write(f"{_HEADER}\n")
             file.flush()

@@ -4,17 +4,17 @@ Layout below the root:
 
     CACHEDIR.TAG            marks the folder as a cache (bford.info/cachedir), so that backups skip it
     blobs/sha256/HEX        inputs, layer blobs, configs and manifests alike, each named by its own hash
-    layers/KEY.json         the layer that a layer key was built to
-    images/NAME.json        the last image of a recipe
+    layers/KEY.json         the record of the layer of a layer key
+    images/NAME.json        the record of an image, by the key of its plan
     locks/KEY               held while a layer is being built
     locks/PROCESS           held while a process uses the store; lists its claims
     locks/gc                held while a process adds a claim (shared) or removes blobs (exclusive)
     run/                    images unpacked for the checks that run them
     tmp/                    files being written; a name starts with the process that writes it
 
-A blob is visible only once it is complete: it is written below tmp/ and renamed. A process that died leaves files
-below tmp/ only, and the next process that opens the store removes them. A process claims what it looks up before it
-looks; `builder gc` keeps what a living process has claimed.
+A blob is visible only once it is complete: it is written below tmp/ and renamed. A dead process leaves files
+below tmp/ only, and the next process that opens the store removes them. A process claims a blob or record before it
+looks it up; `builder gc` keeps what a living process claims.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Store(Blobs):
 
     @property
     def unpacked(self) -> Path:
-        """Where images are unpacked that run without a daemon; processes that use it claim "run"."""
+        """The folder of images that are unpacked to run without a daemon; processes that use it claim "run"."""
         return self.root / "run"
 
     def claim(self, *names: str) -> None:
@@ -88,11 +88,11 @@ class Store(Blobs):
         self.claims.add(*names)
 
     def has(self, digest: Digest) -> bool:
-        """Whether the blob is there; it is claimed."""
+        """Whether the blob exists; it is claimed."""
         self.claim(digest)
         return super().has(digest)
 
-    def taken(self, digest: Digest) -> None:
+    def before_commit(self, digest: Digest) -> None:
         """Claim a blob before it appears."""
         self.claim(digest)
 
@@ -126,11 +126,11 @@ class Store(Blobs):
 
     def chunks(self, digest: Digest) -> Iterator[bytes]:
         """A blob in chunks of 1 MiB. Raises PinError after the last chunk of a damaged blob, which is removed."""
-        seen = hashlib.sha256()
+        found = hashlib.sha256()
         for chunk in chunks_of(self.blob(digest)):
-            seen.update(chunk)
+            found.update(chunk)
             yield chunk
-        if (actual := Digest.from_hex(seen.hexdigest())) != digest:
+        if (actual := Digest.from_hex(found.hexdigest())) != digest:
             raise self._damaged(digest, actual)
 
     def discard(self, digest: Digest) -> None:
@@ -138,7 +138,7 @@ class Store(Blobs):
         self.blob(digest).unlink(missing_ok=True)
 
     def layer(self, key: str) -> LayerRecord | None:
-        """The layer that a layer key was built to, when its record and its blobs are here; they are claimed."""
+        """The layer of a layer key, when its record and all its blobs are in the store; they are claimed."""
         name = layer_name(key)
         self.claim(f"layers/{name}")
         record = parse_layer(key, read_record(self.root / "layers" / name))
@@ -152,7 +152,7 @@ class Store(Blobs):
         return record if complete and self.has(record.receipt) else None
 
     def record_layer(self, key: str, record: LayerRecord) -> None:
-        """Record what a layer key was built to. Raises EngineError."""
+        """Write the record of a layer key. Raises EngineError."""
         self._write(f"layers/{layer_name(key)}", layer_data(key, record))
 
     def image(self, name: str) -> dict[str, Any] | None:
@@ -161,7 +161,7 @@ class Store(Blobs):
         return read_record(self.root / "images" / f"{name}.json")
 
     def record_image(self, name: str, data: dict[str, Any]) -> None:
-        """Record an image; the file's time is when the image was last used. Raises EngineError."""
+        """Write the record of an image; the file's time is that of the last use. Raises EngineError."""
         self._write(f"images/{name}.json", data)
 
     def touch_image(self, name: str) -> None:

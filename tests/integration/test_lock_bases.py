@@ -264,7 +264,7 @@ def test_a_missing_manifest_is_named(project: Project, images: Images, repositor
     for lost, key in ((top, "index"), (arm, "manifest")):
         front.lost = {f"/v2/{repository}/manifests/{lost}"}
         told = project.refused(4, "lock", "--check", "--remote")
-        assert f"vendor: {key}: the registry does not have it" in told
+        assert f"vendor: {key}: not in the registry" in told
         assert lost in told
         result = project("lock", "--check", "--remote", "--json")
         (row,) = json.loads(result.out)
@@ -294,12 +294,12 @@ def test_of_several_bases_all_are_written_or_none(
     answer = json.loads(result.out)
     assert (result.code, answer["changes"]) == (4, [])
     assert [(row["name"], row["what"].partition(" (")[0]) for row in answer["failed"]] == [
-        ("second", "the registry does not have it")
+        ("second", "not in the registry")
     ]
     project.cli.small.files["recipes/bases/third.yaml"] = {**second, "name": "third"}
     told = project.refused(4, "lock", "--update", "third", "vendor", "second")
     assert "[lock-problems]" in told
-    assert "third, second: the registry does not have it" in told
+    assert "third, second: not in the registry" in told
     result = project("lock", "--update", "--keep-going", "--json", "second", "vendor")
     assert result.code == 4
     answer = json.loads(result.out)

@@ -43,7 +43,7 @@ def client() -> Registry:
     return Registry(config=RegistriesConfig(), credentials=Credentials())
 
 
-class Told:
+class Pushed:
     """What became of each blob."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Told:
 
 def test_the_digest_stays_and_a_second_push_sends_nothing(host: str, built: Built, store: Store) -> None:
     target = Reference.parse(f"{host}/push/tiny:1")
-    first, second = Told(), Told()
+    first, second = Pushed(), Pushed()
     assert push_image(built.image, store, target, first) == built.image.digest
     assert set(first.blobs.values()) == {"uploaded"}
     assert set(first.blobs) == {layer.digest for layer in built.image.layers}
@@ -67,10 +67,10 @@ def test_another_image_sends_only_its_own_layers(
     host: str, make_plan: MakePlan, mirror: Mirror, store: Store, engine: FakeEngine
 ) -> None:
     target = Reference.parse(f"{host}/push/share:1")
-    push_image(build(make_plan(), store, engine).image, store, target, Told())
+    push_image(build(make_plan(), store, engine).image, store, target, Pushed())
     engine.targets = {"compiled": {"opt/widget/other": "another"}}
     other = build(make_plan(sets={"compiled": {"words": "another"}}), store, engine)
-    told = Told()
+    told = Pushed()
     push_image(other.image, store, target, told)
     assert [digest for digest, what in told.blobs.items() if what == "uploaded"] == [other.records["compiled"].digest]
 
@@ -79,7 +79,7 @@ def test_another_image_sends_only_its_own_layers(
 def test_skopeo_reads_it_and_copies_it_with_the_same_digest(
     host: str, built: Built, store: Store, tmp_path: Path
 ) -> None:
-    push_image(built.image, store, Reference.parse(f"{host}/push/seen:1"), Told())
+    push_image(built.image, store, Reference.parse(f"{host}/push/seen:1"), Pushed())
     command = [*ARM, "inspect", "--tls-verify=false", f"docker://{host}/push/seen:1"]
     seen = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=20).stdout)
     assert seen["Digest"] == built.image.digest
@@ -98,7 +98,7 @@ def blobs(folder: Path) -> set[str]:
 
 @pytest.mark.skipif(shutil.which("skopeo") is None, reason="skopeo is not installed")
 def test_what_lies_in_it_unpacks(host: str, built: Built, store: Store, tmp_path: Path) -> None:
-    push_image(built.image, store, Reference.parse(f"{host}/push/files:1"), Told())
+    push_image(built.image, store, Reference.parse(f"{host}/push/files:1"), Pushed())
     command = [
         *ARM,
         "copy",
@@ -129,22 +129,22 @@ def test_a_tag_stays_when_a_blob_cannot_be_sent(
 ) -> None:
     target = Reference.parse(f"{host}/push/kept:1")
     old = build(make_plan(), store, engine).image
-    push_image(old, store, target, Told())
+    push_image(old, store, target, Pushed())
     engine.targets = {"compiled": {"opt/widget/other": "a newer one"}}
     new = build(make_plan(sets={"compiled": {"words": "newer"}}), store, engine)
     real = client.upload
 
     def upload(ref: Reference, digest: str, *rest: Any) -> None:
         if digest == new.records["compiled"].digest:
-            raise NetworkError("the line is cut")
+            raise NetworkError("the line is cut", id="test-cut")
         real(ref, digest, *rest)
 
     monkeypatch.setattr(client, "upload", upload)
-    with pytest.raises(NetworkError, match="the line is cut"):
-        push_image(new.image, store, target, Told(), client)
+    with fails(NetworkError, "test-cut"):
+        push_image(new.image, store, target, Pushed(), client)
     assert client.manifest(target).digest == old.digest
     monkeypatch.setattr(client, "upload", real)
-    assert push_image(new.image, store, target, Told(), client) == new.image.digest
+    assert push_image(new.image, store, target, Pushed(), client) == new.image.digest
     assert client.manifest(target).digest == new.image.digest
 
 
@@ -157,13 +157,13 @@ def test_a_blob_that_was_damaged_in_the_store_is_not_pushed(
     path.chmod(0o644)
     path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     with pytest.raises(BuilderError):
-        push_image(built.image, store, target, Told(), client)
+        push_image(built.image, store, target, Pushed(), client)
     assert not client.has_blob(target, built.records["root"].digest)
 
 
 def test_another_digest_than_the_images_is_refused(host: str, built: Built, store: Store) -> None:
     with fails(UsageError, "push-digest-mismatch"):
-        push_image(built.image, store, Reference.parse(f"{host}/push/tiny@sha256:{'a' * 64}"), Told())
+        push_image(built.image, store, Reference.parse(f"{host}/push/tiny@sha256:{'a' * 64}"), Pushed())
 
 
 def test_from_the_command_line(host: str, built: Built, store: Store, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
 from builder.registry.auth import Credentials
 from builder.registry.client import Registry
 from builder.registry.config import RegistriesConfig, RegistryEntry
+from tests.support.errors import fails
 from tests.support.http_registry import digest_of, entry, image_manifest, index
 from tests.support.registry import is_installed
 
@@ -97,7 +98,7 @@ def test_an_index_and_a_mirror(host: str, registry: Registry) -> None:
 
 def test_absent(host: str, registry: Registry) -> None:
     for text in ("team/app:absent", f"team/app@{digest_of(b'absent')}", "nobody/nothing:1"):
-        with pytest.raises(PinError, match="UNKNOWN"):
+        with fails(PinError, "registry-content-missing"):
             registry.manifest(Reference.parse(f"{host}/{text}"))
 
 

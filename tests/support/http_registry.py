@@ -16,7 +16,7 @@ from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
 from builder.registry.auth import Credentials
 from builder.registry.client import Registry
 from builder.registry.config import RegistriesConfig, RegistryEntry
-from builder.retry import Patience
+from builder.retry import RetryPolicy
 
 
 @dataclass
@@ -173,7 +173,7 @@ def client(
     """A client that never really waits and knows nothing of this machine's own settings."""
     quick = {"sleep": lambda seconds: None, "connect": 2.0, "read": 2.0, **patience}
     return Registry(
-        config=RegistriesConfig(entries), credentials=credentials or Credentials(), patience=Patience(**quick)
+        config=RegistriesConfig(entries), credentials=credentials or Credentials(), retry_policy=RetryPolicy(**quick)
     )
 
 

@@ -51,9 +51,9 @@ def test_attestations_are_not_images() -> None:
 
 def test_an_index_without_the_platform_says_what_it_has() -> None:
     found = parse_manifest(index(entry(A, "linux/amd64"), entry(B, "linux/arm/v7"), entry(C, "unknown/unknown")))
-    with pytest.raises(PinError, match="linux/amd64, linux/arm/v7") as caught:
+    with fails(PinError, "platform-missing") as caught:
         choose_platform(found, "linux/arm64")
-    assert "unknown" not in str(caught.value)
+    assert caught.value.cause == "it holds linux/amd64, linux/arm/v7"
 
 
 def test_the_media_type_is_found_when_nobody_says_it() -> None:
@@ -111,7 +111,7 @@ def test_a_config_without_a_platform_is_not_arm64(config: bytes) -> None:
 
 def test_the_config_decides_about_the_platform() -> None:
     check_platform(b'{"os": "linux", "architecture": "arm64", "variant": "v8"}', "linux/arm64")
-    with pytest.raises(PinError, match="linux/amd64"):
+    with fails(PinError, "platform-mismatch"):
         check_platform(b'{"os": "linux", "architecture": "amd64"}', "linux/arm64")
 
 

@@ -15,7 +15,7 @@ from builder.registry.auth import Credentials, Login
 from builder.registry.config import Endpoint
 from builder.registry.token import Authorizer, merge_scopes, parse_challenges
 from builder.registry.transport import Transport
-from builder.retry import Patience
+from builder.retry import RetryPolicy
 from tests.support.credentials import SECRET, config, helper
 from tests.support.errors import fails
 from tests.support.http_registry import Answer, Server, client, digest_of, image_manifest
@@ -365,7 +365,7 @@ class TestTokens:
     )
     def test_a_realm_that_a_login_must_not_go_to(self, realm: str) -> None:
         authorizer = Authorizer(
-            Transport(Patience(attempts=1)), Credentials(logins={"localhost:1": Login("me", SECRET)})
+            Transport(RetryPolicy(attempts=1)), Credentials(logins={"localhost:1": Login("me", SECRET)})
         )
         for endpoint in (Endpoint("localhost:1", "http://localhost:1"), Endpoint("b.example", "https://b.example")):
             with fails(NetworkError, "token-server-unusable") as caught:

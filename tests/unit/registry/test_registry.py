@@ -65,9 +65,10 @@ class TestManifests:
 
     def test_absent_is_a_pin_error(self, server: Server) -> None:
         server.on("GET", MANIFEST, problem(404, "MANIFEST_UNKNOWN"))
-        with pytest.raises(PinError, match="MANIFEST_UNKNOWN") as caught:
+        with fails(PinError, "registry-content-missing") as caught:
             client().manifest(server.ref())
         assert caught.value.code == 4
+        assert caught.value.cause == "MANIFEST_UNKNOWN"
         assert "secret" not in str(caught.value)
 
     @pytest.mark.parametrize("status", [401, 403])
@@ -112,14 +113,14 @@ class TestPlatforms:
 
     def test_an_amd64_image_pinned_as_arm64(self, server: Server) -> None:
         amd, _ = server.serve_image("1", architecture="amd64")
-        with pytest.raises(PinError, match="linux/amd64") as caught:
+        with fails(PinError, "platform-mismatch") as caught:
             client().platform_manifest(server.ref(f"team/app:1@{amd}"))
         assert caught.value.code == 4
 
     def test_an_index_that_lists_amd64_as_arm64(self, server: Server) -> None:
         amd, _ = server.serve_image(architecture="amd64")
         server.serve_manifest(index(entry(amd, "linux/arm64"), media_type=DOCKER_LIST), "1", media_type=DOCKER_LIST)
-        with pytest.raises(PinError, match="linux/amd64"):
+        with fails(PinError, "platform-mismatch"):
             client().platform_manifest(server.ref())
 
     def test_an_index_without_arm64(self, server: Server) -> None:
@@ -189,7 +190,7 @@ class TestMirrors:
         server.on("GET", MANIFEST, Answer(503))
         with fails(TransientError, "registry-busy") as caught:
             client(entries=mirrored(server, other.host)).manifest(server.ref())
-        assert f"its mirror {other.host}: the registry does not have it" in caught.value.cause
+        assert f"its mirror {other.host}: not in the registry" in caught.value.cause
 
     def test_the_digest_decides(self, server: Server, other: Server) -> None:
         digest = server.serve_manifest(image_manifest(b"right"))

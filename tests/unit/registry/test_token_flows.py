@@ -111,7 +111,7 @@ def test_a_login_that_is_refused_is_told_as_that(play: Play, server: Server, reg
     with fails(NetworkError, "registry-access-refused") as caught:
         play(registry, "wrong_login").manifest(Reference.parse(FLOWS[registry]["image"]))
     assert (caught.value.cause, caught.value.next) == (
-        "its token server takes no such login",
+        "its token server refuses this login",
         f"docker login {registry}",
     )
     assert FLOWS[registry]["login"]["password"] not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Requests to a registry: patience with it, and where redirects lead."""
+"""Requests to a registry: retries, time limits, proxies and redirects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from builder.oci.manifest import parse_manifest
 from builder.registry.auth import Credentials, Login
 from builder.registry.errors import TransientError
 from builder.registry.transport import Transport, next_url
-from builder.retry import Patience
+from builder.retry import RetryPolicy
 from tests.support.errors import fails
 from tests.support.http_registry import (
     BLOB,
@@ -34,7 +34,7 @@ from tests.support.http_registry import (
 )
 
 
-class TestPatience:
+class TestRetries:
     def test_retry_after_is_honoured(self, server: Server) -> None:
         date = email.utils.formatdate(time.time() + 30, usegmt=True)
         server.on(
@@ -54,7 +54,7 @@ class TestPatience:
     @pytest.mark.parametrize("status", [429, 500, 504])
     def test_attempts_are_bounded(self, server: Server, status: int) -> None:
         server.on("GET", MANIFEST, Answer(status))
-        with pytest.raises(NetworkError, match=str(status)):
+        with fails(TransientError, "registry-busy"):
             client(attempts=3).manifest(server.ref())
         assert len(server.requests) == 3
 
@@ -82,13 +82,14 @@ class TestPatience:
     def test_nobody_there(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as gone:
             ref = Reference.parse(f"127.0.0.1:{gone.getsockname()[1]}/a:1")
-        with pytest.raises(NetworkError, match=r"(?i)refused") as caught:
+        with fails(TransientError, "connection-failed") as caught:
             client().manifest(ref)
+        assert "refused" in caught.value.what.lower()
         assert caught.value.next
 
     def test_a_server_without_tls(self, server: Server) -> None:
         with pytest.raises(NetworkError):
-            Transport(Patience(attempts=1)).send("GET", f"https://{server.host}/")
+            Transport(RetryPolicy(attempts=1)).send("GET", f"https://{server.host}/")
 
 
 @contextlib.contextmanager
@@ -161,7 +162,7 @@ class TestProxies:
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("https_proxy", proxy)
         with pytest.raises(NetworkError) as caught:
-            Transport(Patience(attempts=1)).send("GET", self.URL)
+            Transport(RetryPolicy(attempts=1)).send("GET", self.URL)
         assert "s3cret" not in str(caught.value)
         return caught.value
 
@@ -185,7 +186,7 @@ class TestProxies:
 def test_a_missing_file_of_certificates_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/absent/ca.pem")
     with fails(NetworkError, "ca-bundle-missing"):
-        Transport(Patience()).send("GET", "https://registry.invalid/v2/")
+        Transport(RetryPolicy()).send("GET", "https://registry.invalid/v2/")
 
 
 def test_headers_that_make_no_sense(server: Server) -> None:
@@ -256,7 +257,7 @@ class TestRedirects:
         assert client().manifest(server.ref()).data == image_manifest()
 
     def test_https_stays_https(self) -> None:
-        with pytest.raises(NetworkError, match="https"):
+        with fails(NetworkError, "redirect-insecure"):
             next_url("https://a.example/x", "http://a.example/y")
 
     def test_no_proxy_is_asked_for_loopback(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
