@@ -1,4 +1,4 @@
-"""Runs an image of the cpu tier with docker: the image is loaded under a name of its own, and removed again."""
+"""Runs an image of the cpu tier with docker: loads the image under a name of its own, and removes it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class DockerRunner:
             raise
 
     def start(self, command: Command) -> ContainerProcess:
-        """Start a command in a fresh container. Raises CheckNotRun when docker makes none."""
+        """Start a command in a fresh container. Raises CheckNotRun when docker creates none."""
         try:
             container = self._daemon.create(
                 f"builder-smoke-{uuid.uuid4().hex[:12]}",
@@ -105,10 +105,10 @@ class DockerRunner:
 
 
 class ContainerProcess:
-    """A container as a process: its output is a pipe, and to kill it removes the container."""
+    """A container as a process: its output is a pipe; killing it removes the container."""
 
     def __init__(self, container: DaemonContainer, errors: IO[bytes] | None) -> None:
-        """Start the container. errors: where its standard error goes; into the same pipe by default."""
+        """Start the container. errors: the file for standard error; default: the same pipe."""
         self._container = container
         self._code: int | None = None
         self._problem: EngineError | None = None
