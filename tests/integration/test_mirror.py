@@ -1,4 +1,4 @@
-"""Mirrors in earnest: Debian's docker-registry, and a build in a network namespace that has no network at all."""
+"""Mirrors in Debian's docker-registry, and a build in a network namespace without network."""
 
 from __future__ import annotations
 
@@ -112,7 +112,9 @@ def test_skopeo_carries_it_too(host: str, make_plan: MakePlan, bench: Bench) -> 
 
 
 @registry
-def test_what_a_registry_lacks_is_4_and_one_that_is_down_is_6(host: str, make_plan: MakePlan, bench: Bench) -> None:
+def test_exit_status_is_4_for_missing_content_and_6_for_a_registry_that_is_down(
+    host: str, make_plan: MakePlan, bench: Bench
+) -> None:
     plan = make_plan()
     with fails(PinError, "mirror-input-missing"):
         bench.build(plan, MirrorSource(RegistryBackend(f"{host}/mirror/empty")))

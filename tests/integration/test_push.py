@@ -1,4 +1,4 @@
-"""A built image in Debian's docker-registry: its digest stays, only what is missing is sent, the tag comes last."""
+"""Push to Debian's docker-registry: same digest, only missing blobs are sent, the tag comes last."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def blobs(folder: Path) -> set[str]:
 
 
 @pytest.mark.skipif(shutil.which("skopeo") is None, reason="skopeo is not installed")
-def test_what_lies_in_it_unpacks(host: str, built: Built, store: Store, tmp_path: Path) -> None:
+def test_pushed_layers_unpack(host: str, built: Built, store: Store, tmp_path: Path) -> None:
     push_image(built.image, store, Reference.parse(f"{host}/push/files:1"), Pushed())
     command = [
         *ARM,
@@ -118,7 +118,7 @@ def test_what_lies_in_it_unpacks(host: str, built: Built, store: Store, tmp_path
     assert {"usr/bin/tool", "opt/widget/lib/libwidget.so", "etc/placed.conf"} <= paths
 
 
-def test_a_tag_stays_when_a_blob_cannot_be_sent(
+def test_a_failed_upload_keeps_the_old_tag(
     host: str,
     make_plan: MakePlan,
     mirror: Mirror,
@@ -148,9 +148,7 @@ def test_a_tag_stays_when_a_blob_cannot_be_sent(
     assert client.manifest(target).digest == new.image.digest
 
 
-def test_a_blob_that_was_damaged_in_the_store_is_not_pushed(
-    host: str, built: Built, store: Store, client: Registry
-) -> None:
+def test_a_damaged_blob_is_not_pushed(host: str, built: Built, store: Store, client: Registry) -> None:
     target = Reference.parse(f"{host}/push/damaged:1")
     path = store.blob(built.records["root"].digest)
     data = path.read_bytes()

@@ -68,7 +68,7 @@ def test_push_then_read(host: str, registry: Registry) -> None:
 
 
 @pytest.mark.skipif(shutil.which("skopeo") is None, reason="skopeo is not installed")
-def test_skopeo_agrees(host: str, registry: Registry, tmp_path: Path) -> None:
+def test_skopeo_reads_the_same(host: str, registry: Registry, tmp_path: Path) -> None:
     digest = push(registry, Reference.parse(f"{host}/team/seen:1"))
     command = ["skopeo", "--override-arch", "arm64", "inspect", "--tls-verify=false", f"docker://{host}/team/seen:1"]
     told = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=20).stdout)

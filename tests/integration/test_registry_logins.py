@@ -136,7 +136,7 @@ only_tokens = pytest.mark.parametrize("user", ["guarded"], indirect=True)
     ],
     ids=["file", "url", "store", "helper", "folder", "path"],
 )
-def test_where_a_login_may_stand(user: User, files: dict[str, Any], environ: dict[str, str]) -> None:
+def test_places_of_a_login(user: User, files: dict[str, Any], environ: dict[str, str]) -> None:
     user.write({**files, "bin/docker-credential-test": HELPER})
     (user.folder / "home/bin/docker-credential-test").chmod(0o755)
     code, said = user.lock(**{name: f"{user.folder}/home/{value}" for name, value in environ.items()})

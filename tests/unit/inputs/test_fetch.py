@@ -41,7 +41,7 @@ def leftovers(store: Store) -> list[Path]:
     return [*store.tmp.iterdir(), *(path for path in (store.root / "blobs").rglob("*") if path.is_file())]
 
 
-def test_a_file_arrives_verified_and_is_asked_for_by_its_quoted_path(store: Store, server: Server) -> None:
+def test_a_file_is_verified_and_requested_by_its_quoted_path(store: Store, server: Server) -> None:
     server.on(PATH, body(DATA))
     events = get(store, deb(DATA), hosts=debian(server))
     assert store.read(deb(DATA).digest) == DATA
@@ -63,7 +63,7 @@ def test_one_hash_under_two_names_is_fetched_once(store: Store, server: Server) 
     assert server.count(PATH) == 1
 
 
-def test_offline_names_what_is_missing_and_how_to_get_it(store: Store) -> None:
+def test_offline_names_the_missing_input_and_the_next_step(store: Store) -> None:
     with fails(PinError, "input-missing-offline") as caught:
         get(store, deb(DATA), hosts=Hosts(), offline=True)
     assert "tool 1+b1" in caught.value.what
@@ -79,7 +79,7 @@ def test_many_files_in_parallel(store: Store, server: Server) -> None:
     assert all(store.has(deb(data).digest) for data in files.values())
 
 
-def test_progress_comes_in_the_calling_thread_and_counts_bytes(store: Store, server: Server) -> None:
+def test_progress_runs_in_the_calling_thread_and_counts_bytes(store: Store, server: Server) -> None:
     data = bytes(5 << 20)
     server.on(PATH, body(data))
     seen: list[tuple[int, str, int]] = []
@@ -134,7 +134,7 @@ def test_retry_after_is_respected(store: Store, server: Server) -> None:
     assert 1.0 <= time.monotonic() - start < 3
 
 
-def test_a_failing_server_is_asked_three_times(store: Store, server: Server) -> None:
+def test_a_failing_server_gets_three_requests(store: Store, server: Server) -> None:
     server.on(PATH, status(503))
     with fails(NetworkError, "input-unreachable"):
         get(store, deb(DATA), hosts=debian(server))
@@ -332,7 +332,7 @@ def test_an_index_that_answers_503_is_retried(store: Store, server: Server) -> N
     assert store.has(wheel(DATA).digest)
 
 
-def test_the_second_index_is_asked_when_the_first_has_no_such_file(store: Store, server: Server, other: Server) -> None:
+def test_the_second_index_is_used_when_the_first_lacks_the_file(store: Store, server: Server, other: Server) -> None:
     other.on("/simple/tool/", page(link(DATA)))
     other.on("/files/tool-1-py3-none-any.whl", body(DATA))
     get(store, wheel(DATA), hosts=Hosts(indexes=(f"{server.address}/simple/", f"{other.address}/simple/")))

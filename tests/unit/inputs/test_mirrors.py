@@ -17,7 +17,7 @@ HASH = "a" * 64
 # --- package indexes ---
 
 
-def test_nothing_configured_is_nothing() -> None:
+def test_no_configuration() -> None:
     assert mirrors.wheel_indexes({}, [], []) == ()
 
 

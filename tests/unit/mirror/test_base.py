@@ -1,4 +1,4 @@
-"""A layer that reads its base reads it from the mirror, where the mirror has the base's layers."""
+"""A layer that reads its base uses the base's layers in the mirror."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_offline_without_its_layers_is_4_and_names_the_command(reading: Plan, be
     assert "the layers of base vendor" in source.warnings()[0]
 
 
-def test_an_engine_that_cannot_read_a_folder_pulls_or_says_so(reading: Plan, bench: Bench, engine: FakeEngine) -> None:
+def test_an_engine_that_cannot_read_a_folder_pulls_or_fails(reading: Plan, bench: Bench, engine: FakeEngine) -> None:
     bench.fill(reading)
     seen: list[bool] = []
 

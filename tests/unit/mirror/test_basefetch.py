@@ -1,4 +1,4 @@
-"""The base of a plan: a few kilobytes, fetched once, checked against its pin and its platform."""
+"""Reading a base: fetched once, checked against its pin and its platform."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def serve(server: Server, architecture: str = "arm64") -> str:
     return server.serve_manifest(data, "1")
 
 
-def test_a_hermetic_plan_has_none_and_asks_nobody(make_plan: Callable[..., Plan], store: Store) -> None:
+def test_a_hermetic_plan_has_no_base_and_sends_no_request(make_plan: Callable[..., Plan], store: Store) -> None:
     assert base_image(make_plan(), store, offline=False) is None
 
 
@@ -58,13 +58,13 @@ def test_manifest_and_config_are_fetched_once_and_no_layer(plan_on: Vendor, serv
     assert server.paths() == []
 
 
-def test_offline_without_it_says_so(plan_on: Vendor, server: Server, store: Store) -> None:
+def test_offline_a_missing_base_is_an_error(plan_on: Vendor, server: Server, store: Store) -> None:
     with fails(PinError, "base-missing-offline") as caught:
         base_image(plan_on(serve(server)), store, offline=True)
     assert caught.value.next == "run the same command once without --offline"
 
 
-def test_another_platforms_image_is_refused_and_not_kept(plan_on: Vendor, server: Server, store: Store) -> None:
+def test_an_image_of_another_platform_is_refused_and_not_stored(plan_on: Vendor, server: Server, store: Store) -> None:
     plan = plan_on(serve(server, "amd64"))
     for _ in range(2):
         with fails(PinError, "platform-mismatch"):

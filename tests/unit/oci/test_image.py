@@ -164,7 +164,7 @@ def test_on_a_registry_base_its_configuration_stays_where_nothing_replaces_it(ve
     assert not {"docker_version", "container"} & config.keys()
 
 
-def test_on_ngc_the_command_says_it_all_and_the_entrypoint_passes_it_on(vendor_plan: MakePlan) -> None:
+def test_on_ngc_the_base_entrypoint_runs_the_command(vendor_plan: MakePlan) -> None:
     passing = copy.deepcopy(CONFIG)
     passing["config"]["Entrypoint"] = ["/opt/nvidia/nvidia_entrypoint.sh"]
     settings = assembled(vendor_plan(family="ngc", entrypoint="pass-through"), base(passing))[2]["config"]
@@ -221,7 +221,7 @@ def without(config: dict[str, Any], *path: str, value: Any = None) -> dict[str, 
         [],
     ],
 )
-def test_a_config_that_makes_no_sense_is_refused(config: Any) -> None:
+def test_malformed_configs(config: Any) -> None:
     with fails(NetworkError, "base-config-malformed") as caught:
         parse_base(REFERENCE, json.dumps(manifest()).encode(), json.dumps(config).encode())
     assert caught.value.where == REFERENCE
@@ -234,7 +234,7 @@ def test_a_config_may_leave_out_what_is_optional(vendor_plan: MakePlan) -> None:
         assert settings["Env"][0] == "WIDGET=1.0"
 
 
-def test_a_base_that_no_image_can_be_put_on(vendor_plan: MakePlan) -> None:
+def test_bases_that_cannot_be_extended(vendor_plan: MakePlan) -> None:
     foreign = manifest((f"{DOCKER}.foreign.tar.gzip", f"{DOCKER}.tar", f"{DOCKER}.tar"))
     elsewhere = manifest()
     elsewhere["layers"][0]["urls"] = ["http://elsewhere.example/blob"]

@@ -206,7 +206,7 @@ def test_a_file_of_another_size_than_announced_stops_it(store: Store, size: int)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, OSError])
-def test_an_error_half_way_leaves_nothing(store: Store, error: type[BaseException]) -> None:
+def test_an_error_leaves_no_file(store: Store, error: type[BaseException]) -> None:
     def broken() -> Iterator[bytes]:
         yield b"x" * (3 << 20)
         raise error
@@ -216,7 +216,7 @@ def test_an_error_half_way_leaves_nothing(store: Store, error: type[BaseExceptio
     assert left(store) == []
 
 
-def test_progress_adds_up_to_the_tar(store: Store) -> None:
+def test_progress_sums_to_the_tar_size(store: Store) -> None:
     seen: list[int] = []
     found = [from_bytes(f"usr/{n}", b"x" * (1 << 20)) for n in range(5)]
     record = write_layer(store, found, progress=seen.append)

@@ -1,4 +1,4 @@
-"""OCI layouts: complete and consistent at every moment, and never over somebody else's files."""
+"""OCI layouts: complete at every moment, and never written over other files."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_blobs_are_links_into_the_store(store: Store, tmp_path: Path) -> None:
     assert (tmp_path / "out/blobs/sha256" / digest(b"one")[7:]).samefile(store.blob(digest(b"one")))
 
 
-def test_a_layer_that_was_damaged_in_the_store_is_not_handed_out(store: Store, tmp_path: Path) -> None:
+def test_a_damaged_layer_is_not_written(store: Store, tmp_path: Path) -> None:
     made = image(store, b"one")
     path = store.blob(digest(b"one"))
     path.unlink()
@@ -65,7 +65,7 @@ def test_a_layer_that_was_damaged_in_the_store_is_not_handed_out(store: Store, t
     assert not store.has(digest(b"one"))
 
 
-def test_blobs_are_copied_where_links_cannot_reach(
+def test_blobs_are_copied_where_links_are_not_possible(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def cross(self: Path, target: Path) -> None:
@@ -76,7 +76,7 @@ def test_blobs_are_copied_where_links_cannot_reach(
     assert digest(b"one" * 1_000_000) in blobs(tmp_path / "out")
 
 
-def test_a_second_image_joins_and_one_of_the_same_name_takes_its_place(store: Store, tmp_path: Path) -> None:
+def test_a_second_image_is_added_and_one_of_the_same_name_replaced(store: Store, tmp_path: Path) -> None:
     first, second, third = image(store, b"one"), image(store, b"two"), image(store, b"three")
     for made, name in ((first, "a"), (second, "b"), (third, "a")):
         write_layout(made, store, tmp_path / "out", name=name)
@@ -97,7 +97,7 @@ def test_layers_of_the_base_come_from_its_registry(store: Store, tmp_path: Path)
     assert asked == [digest(b"theirs")]
 
 
-def test_an_error_half_way_leaves_the_old_index(store: Store, tmp_path: Path) -> None:
+def test_an_error_keeps_the_old_index(store: Store, tmp_path: Path) -> None:
     old = image(store, b"one")
     write_layout(old, store, tmp_path / "out", name="a")
 
@@ -113,7 +113,7 @@ def test_an_error_half_way_leaves_the_old_index(store: Store, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"manifests": [1]}'])
-def test_a_damaged_index_is_told_and_left(store: Store, tmp_path: Path, text: str) -> None:
+def test_a_damaged_index_is_an_error_and_not_changed(store: Store, tmp_path: Path, text: str) -> None:
     write_layout(image(store, b"one"), store, tmp_path / "out", name="a")
     (tmp_path / "out/index.json").write_text(text)
     with fails(UsageError, "layout-index-damaged"):
@@ -121,7 +121,7 @@ def test_a_damaged_index_is_told_and_left(store: Store, tmp_path: Path, text: st
     assert (tmp_path / "out/index.json").read_text() == text
 
 
-def test_somebody_elses_folder_is_left_alone(store: Store, tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_not_changed(store: Store, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/file").write_text("x")
     (tmp_path / "plain").write_text("x")
@@ -132,7 +132,7 @@ def test_somebody_elses_folder_is_left_alone(store: Store, tmp_path: Path) -> No
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["file"]
 
 
-def test_a_folder_that_cannot_be_made_is_told(store: Store, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_error(store: Store, tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("x")
     with fails(EngineError, "disk-write-failed"):
         write_layout(image(store, b"one"), store, tmp_path / "plain/below", name="a")

@@ -49,14 +49,14 @@ def test_attestations_are_not_images() -> None:
     assert choose_platform(found, "linux/arm64") == C
 
 
-def test_an_index_without_the_platform_says_what_it_has() -> None:
+def test_an_index_without_the_platform_names_its_platforms() -> None:
     found = parse_manifest(index(entry(A, "linux/amd64"), entry(B, "linux/arm/v7"), entry(C, "unknown/unknown")))
     with fails(PinError, "platform-missing") as caught:
         choose_platform(found, "linux/arm64")
     assert caught.value.cause == "it holds linux/amd64, linux/arm/v7"
 
 
-def test_the_media_type_is_found_when_nobody_says_it() -> None:
+def test_a_missing_media_type_is_derived() -> None:
     assert parse_manifest(changed(mediaType=None), "application/json").media_type == OCI_MANIFEST
     assert parse_manifest(changed(mediaType=None), f"{DOCKER_MANIFEST}; charset=utf-8").media_type == DOCKER_MANIFEST
     assert parse_manifest(b'{"schemaVersion": 2, "manifests": []}').media_type == OCI_INDEX
@@ -91,7 +91,7 @@ def test_the_media_type_is_found_when_nobody_says_it() -> None:
         index({**entry(A, "linux/arm64"), "annotations": []}),
     ],
 )
-def test_refuses_nonsense(data: bytes) -> None:
+def test_malformed_manifests(data: bytes) -> None:
     with pytest.raises(NetworkError):
         parse_manifest(data, OCI_MANIFEST if b"manifests" not in data else "")
 
@@ -116,13 +116,13 @@ def test_the_config_decides_about_the_platform() -> None:
 
 
 @pytest.mark.parametrize("variant", ["{}", "[]", "0", "false", '"v9"', '["v8"]'])
-def test_a_variant_is_a_word_or_nothing(variant: str) -> None:
+def test_a_variant_is_a_string_or_absent(variant: str) -> None:
     check_platform(b'{"os": "linux", "architecture": "arm64", "variant": null}', "linux/arm64")
     with fails(PinError, "platform-mismatch"):
         check_platform(b'{"os": "linux", "architecture": "arm64", "variant": %s}' % variant.encode(), "linux/arm64")
 
 
-def test_the_last_chunk_comes_only_when_all_is_right() -> None:
+def test_the_last_chunk_comes_after_verification() -> None:
     chunks = [b"one", b"two", b"three"]
     assert list(verified(iter(chunks), digest_of(b"onetwothree"), size=11)) == chunks
     assert list(verified(iter([]), digest_of(b""))) == []

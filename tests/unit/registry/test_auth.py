@@ -49,13 +49,13 @@ class TestFiles:
     def test_registries_as_urls(self, tmp_path: Path, key: str) -> None:
         assert config(tmp_path, auths={key: {"auth": encoded("a:b")}}).get("nvcr.io") == Login("a", "b")
 
-    def test_another_host_is_another_host(self, tmp_path: Path) -> None:
+    def test_logins_of_other_hosts_are_not_used(self, tmp_path: Path) -> None:
         found = config(tmp_path, auths={"nvcr.io": {"auth": encoded("a:b")}})
         assert [found.get(host) for host in ("nvcr.io.evil.example", "evil-nvcr.io", "nvcr.io:5000", "cr.io")] == [
             None
         ] * 4
 
-    def test_forms_that_docker_takes_too(self, tmp_path: Path) -> None:
+    def test_other_forms_that_docker_accepts(self, tmp_path: Path) -> None:
         text = encoded("a:b")
         assert config(tmp_path, auths={"a.io": {"auth": f"{text[:2]}\n{text[2:]}\n"}}).get("a.io") == Login("a", "b")
         assert config(tmp_path, auths={"a.io": None}, credHelpers=None).get("a.io") is None
@@ -94,7 +94,7 @@ class TestFiles:
             f'{{"credHelpers": "{SECRET}"}}',
         ],
     )
-    def test_a_broken_file_is_told_without_its_content(self, tmp_path: Path, text: str) -> None:
+    def test_error_of_a_malformed_file_hides_its_content(self, tmp_path: Path, text: str) -> None:
         path = tmp_path / "config.json"
         path.write_text(text)
         with pytest.raises(InvalidError) as caught:
@@ -102,7 +102,7 @@ class TestFiles:
         assert str(path) in str(caught.value)
         assert SECRET not in str(caught.value)
 
-    def test_secrets_are_not_shown(self, tmp_path: Path) -> None:
+    def test_repr_hides_secrets(self, tmp_path: Path) -> None:
         found = config(tmp_path, auths={"a.io": {"auth": encoded(f"me:{SECRET}"), "identitytoken": SECRET}})
         known = Credentials(logins={"b.io": Login("me", SECRET)})
         shown = f"{found.get('a.io')!r} {known.get('b.io')} {found!r} {known} {Login('a', SECRET).__dict__.keys()}"
@@ -110,20 +110,20 @@ class TestFiles:
 
 
 class TestHelpers:
-    def test_a_helper_is_asked_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_helper_runs_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         asked = helper(tmp_path, "test", f'echo \'{{"Username": "me", "Secret": "{SECRET}"}}\'', monkeypatch)
         found = config(tmp_path, credHelpers={"nvcr.io": "test"}, auths={"nvcr.io": {"auth": encoded("no:no")}})
         assert found.get("nvcr.io") == found.get("nvcr.io") == Login("me", SECRET)
         assert asked.read_text() == "get nvcr.io\n"
 
-    def test_the_store_is_asked_for_docker_hub_by_its_old_name(
+    def test_the_credential_store_has_docker_hub_under_its_old_name(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         asked = helper(tmp_path, "test", f'echo \'{{"Username": "<token>", "Secret": "{SECRET}"}}\'', monkeypatch)
         assert config(tmp_path, credsStore="test").get("docker.io") == Login(identity_token=SECRET)
         assert asked.read_text() == "get https://index.docker.io/v1/\n"
 
-    def test_a_helper_without_a_login_is_no_problem(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_helper_without_a_login_is_not_an_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         helper(tmp_path, "test", 'echo "credentials not found in native keychain"; exit 1', monkeypatch)
         found = config(tmp_path, credsStore="test")
         assert found.get("nvcr.io") is None
@@ -140,7 +140,7 @@ class TestHelpers:
             ("../test", ""),
         ],
     )
-    def test_a_broken_helper_means_anonymous_and_is_told_on_refusal(
+    def test_a_failed_helper_means_anonymous_and_is_named_on_refusal(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server, name: str, script: str
     ) -> None:
         helper(tmp_path, "test", script, monkeypatch)
@@ -199,7 +199,7 @@ class TestChallenges:
         found = parse_challenges(header)
         assert {name: value for name, value in found.items() if name in ("basic", "bearer")} == expected
 
-    def test_scopes_are_united(self) -> None:
+    def test_scopes_are_merged(self) -> None:
         ours = ("repository:a:pull,push", "repository:b:pull")
         assert merge_scopes(ours, "repository:a:pull,delete registry:catalog:*") == [
             "repository:a:pull,push,delete",
@@ -232,7 +232,7 @@ class TestTokens:
         assert "Authorization" not in server.requests[1].headers
 
     @pytest.mark.parametrize("status", [200, 403])
-    def test_threads_that_are_turned_away_together_ask_for_one_token(self, server: Server, status: int) -> None:
+    def test_concurrent_401s_share_one_token_request(self, server: Server, status: int) -> None:
         together = threading.Barrier(12)
 
         def manifest(request: Any) -> Answer:
@@ -306,7 +306,7 @@ class TestTokens:
             client().manifest(server.ref())
         assert caught.value.next == f"docker login {server.host}"
 
-    def test_a_token_that_ran_out_is_replaced(self, server: Server) -> None:
+    def test_an_expired_token_is_replaced(self, server: Server) -> None:
         # nvcr.io sends who brings a stale token to a server that turns anonymous users away.
         stale = {"WWW-Authenticate": f'Bearer realm="{server.url}/elsewhere",error="invalid_token"'}
         fresh = {"WWW-Authenticate": f'Bearer realm="{server.url}/token"'}
@@ -337,7 +337,7 @@ class TestTokens:
         assert SECRET not in str(caught.value)
         assert encoded(f"me:{SECRET}") not in str(caught.value)
 
-    def test_a_useless_token_is_not_asked_for_again_and_again(self, server: Server) -> None:
+    def test_a_refused_token_is_requested_once_only(self, server: Server) -> None:
         self.guarded(server)
         server.on("GET", "/token", Answer(200, b'{"token": "useless"}'))
         with fails(NetworkError, "registry-access-refused"):
@@ -347,13 +347,13 @@ class TestTokens:
     @pytest.mark.parametrize(
         "body", [b"", b"[]", b"{}", b'{"token": 5}', b'{"token": "a\\r\\nHost: b"}', b"<html>", b"[" * 99999]
     )
-    def test_a_token_server_that_answers_nonsense(self, server: Server, body: bytes) -> None:
+    def test_malformed_answers_of_a_token_server(self, server: Server, body: bytes) -> None:
         self.guarded(server)
         server.on("GET", "/token", Answer(200, body))
         with fails(NetworkError, "token-missing"):
             client().manifest(server.ref())
 
-    def test_a_busy_token_server_is_asked_again(self, server: Server) -> None:
+    def test_requests_to_a_busy_token_server_are_retried(self, server: Server) -> None:
         self.guarded(server)
         server.on("GET", "/token", Answer(429), Answer(503), Answer(200, b'{"token": "good", "expires_in": "soon"}'))
         assert client().manifest(server.ref()).data == image_manifest()
@@ -363,7 +363,7 @@ class TestTokens:
         "realm",
         ["", "nonsense", "http://", "ftp://127.0.0.1/", "https://u:p@a.example/", "https://[", "http://a.example/t"],
     )
-    def test_a_realm_that_a_login_must_not_go_to(self, realm: str) -> None:
+    def test_a_login_is_not_sent_to_an_unsafe_realm(self, realm: str) -> None:
         authorizer = Authorizer(
             Transport(RetryPolicy(attempts=1)), Credentials(logins={"localhost:1": Login("me", SECRET)})
         )

@@ -1,4 +1,4 @@
-"""Credential helpers that misbehave: bounded in time, in memory and in how often they are asked."""
+"""Credential helpers: limits of time, memory and number of calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ANSWER = f'echo \'{{"Username": "me", "Secret": "{SECRET}"}}\''
 
 
 @pytest.mark.parametrize(("script", "login"), [(ANSWER, Login("me", SECRET)), (f"echo {SECRET}; exit 3", None)])
-def test_one_question_for_all_repositories(
+def test_a_helper_runs_once_for_all_repositories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, login: Login | None
 ) -> None:
     asked = helper(tmp_path, "test", script, monkeypatch)
@@ -29,7 +29,7 @@ def test_one_question_for_all_repositories(
     assert asked.read_text() == "get nvcr.io\nget ghcr.io\n"
 
 
-def test_one_that_does_not_read_its_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_helper_that_does_not_read_its_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "docker-credential-deaf"
     program.write_text(f"#!/bin/sh\nexec <&-\n{ANSWER}\n")
     program.chmod(0o755)
@@ -37,21 +37,21 @@ def test_one_that_does_not_read_its_question(tmp_path: Path, monkeypatch: pytest
     assert ask_helper("deaf", "nvcr.io") == ("me", SECRET)
 
 
-def test_one_that_leaves_a_program_behind_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_children_of_a_helper_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     helper(tmp_path, "test", f"sleep 20 &\n{ANSWER}", monkeypatch)
     begin = time.monotonic()
     assert ask_helper("test", "nvcr.io") == ("me", SECRET)
     assert time.monotonic() - begin < 10
 
 
-def test_one_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_helper_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     helper(tmp_path, "test", "exec sleep 20", monkeypatch)
     monkeypatch.setattr(helpers, "_SECONDS", 0.2)
     with pytest.raises(HelperError, match="did not answer"):
         ask_helper("test", "nvcr.io")
 
 
-def test_one_that_prints_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_helper_with_endless_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     helper(tmp_path, "test", f"exec yes {SECRET}", monkeypatch)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(HelperError, match="malformed") as caught:

@@ -1,4 +1,4 @@
-"""The file that says how registries are reached."""
+"""The configuration file registries.yaml."""
 
 from __future__ import annotations
 
@@ -60,18 +60,18 @@ class TestConfiguration:
             ("nvcr.io: &a\n  again: *a\n", 2),
         ],
     )
-    def test_mistakes_are_told_with_their_line(self, tmp_path: Path, text: str, line: int) -> None:
+    def test_errors_name_the_line(self, tmp_path: Path, text: str, line: int) -> None:
         with pytest.raises(InvalidError) as caught:
             self.load(tmp_path, text)
         assert caught.value.where == f"{tmp_path / 'registries.yaml'}:{line}"
 
-    def test_this_machines_own_may_speak_tls(self, tmp_path: Path) -> None:
+    def test_registries_on_this_machine_may_use_tls(self, tmp_path: Path) -> None:
         text = "localhost:5000: {insecure: false}\nlocalhost:5001: {mirror: [a.io]}\n"
         config = self.load(tmp_path, text)
         assert config.origin("localhost:5000").base == "https://localhost:5000"
         assert config.origin("localhost:5001").base == "http://localhost:5001"
 
-    def test_mistakes_are_told_in_words_of_yaml(self, tmp_path: Path) -> None:
+    def test_errors_use_the_terms_of_yaml(self, tmp_path: Path) -> None:
         with fails(InvalidError, "registries-file-invalid") as caught:
             self.load(tmp_path, "a.io: {mirror: b.io}")
         assert caught.value.what.startswith("a.io.mirror: Input should be a list")
@@ -91,11 +91,11 @@ class TestConfiguration:
             "a: &a\n  mirror: [*a]",
         ],
     )
-    def test_nonsense_is_invalid(self, tmp_path: Path, text: str) -> None:
+    def test_malformed_files_are_invalid(self, tmp_path: Path, text: str) -> None:
         with pytest.raises(InvalidError):
             self.load(tmp_path, text)
 
-    def test_where_it_is_looked_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_path_of_the_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("BUILDER_REGISTRIES", raising=False)
         monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
         assert len(RegistriesConfig.load().endpoints("a.io")) == 1

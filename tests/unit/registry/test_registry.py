@@ -1,4 +1,4 @@
-"""Manifests, platforms, mirrors and tags of a registry."""
+"""Reads of the registry client: manifests, platforms, mirrors and tags."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class TestManifests:
         with pytest.raises(PinError):
             client().manifest(server.ref())
 
-    def test_absent_is_a_pin_error(self, server: Server) -> None:
+    def test_a_missing_manifest_is_a_pin_error(self, server: Server) -> None:
         server.on("GET", MANIFEST, problem(404, "MANIFEST_UNKNOWN"))
         with fails(PinError, "registry-content-missing") as caught:
             client().manifest(server.ref())
@@ -72,7 +72,7 @@ class TestManifests:
         assert "secret" not in str(caught.value)
 
     @pytest.mark.parametrize("status", [401, 403])
-    def test_refused_is_a_network_error(self, server: Server, status: int) -> None:
+    def test_a_refusal_is_a_network_error(self, server: Server, status: int) -> None:
         server.on("GET", MANIFEST, problem(status, "DENIED"))
         with pytest.raises(NetworkError) as caught:
             client().manifest(server.ref())
@@ -80,7 +80,7 @@ class TestManifests:
         assert caught.value.next == f"docker login {server.host}"
 
     @pytest.mark.parametrize("body", [b"", b"<html>welcome to our wifi</html>", b'{"schemaVersion": 1}', b"[" * 99999])
-    def test_nonsense_is_a_network_error(self, server: Server, body: bytes) -> None:
+    def test_a_malformed_manifest_is_a_network_error(self, server: Server, body: bytes) -> None:
         server.on("GET", MANIFEST, Answer(200, body))
         with fails(NetworkError, "manifest-malformed"):
             client().manifest(server.ref())
@@ -90,13 +90,13 @@ class TestManifests:
         with fails(NetworkError, "answer-too-long"):
             client().manifest(server.ref())
 
-    def test_a_broken_connection_is_taken_up_again(self, server: Server) -> None:
+    def test_a_broken_connection_is_retried(self, server: Server) -> None:
         server.on("GET", MANIFEST, Answer(200, image_manifest(), cut=9), Answer(200, image_manifest()))
         assert client().manifest(server.ref()).data == image_manifest()
 
 
 class TestPlatforms:
-    def test_an_index_leads_to_its_arm64_image(self, server: Server) -> None:
+    def test_the_arm64_image_of_an_index(self, server: Server) -> None:
         arm, _ = server.serve_image(variant="v8")
         amd, _ = server.serve_image(architecture="amd64")
         told = {"vnd.docker.reference.type": "attestation-manifest"}
@@ -144,7 +144,7 @@ class TestPlatforms:
         with fails(PinError, "index-nested"):
             client().platform_manifest(server.ref())
 
-    def test_a_config_that_is_another_one(self, server: Server) -> None:
+    def test_a_config_with_another_digest(self, server: Server) -> None:
         _, data = server.serve_image("1")
         config = json.loads(data)["config"]
         server.on("GET", f"/v2/team/app/blobs/{config['digest']}", Answer(200, b"x" * config["size"]))
@@ -164,7 +164,9 @@ class TestMirrors:
         assert len(server.requests) == 1
 
     @pytest.mark.parametrize("answer", [Answer(503), Answer(429, headers={"Retry-After": "30"}), Answer(200, cut=0)])
-    def test_a_mirror_that_is_down_keeps_nobody_waiting(self, server: Server, other: Server, answer: Answer) -> None:
+    def test_a_mirror_that_is_down_is_not_retried_while_another_endpoint_is_left(
+        self, server: Server, other: Server, answer: Answer
+    ) -> None:
         server.serve_manifest(image_manifest(), "1")
         other.on("GET", MANIFEST, replace(answer, body=image_manifest()))
         waited: list[float] = []
@@ -173,9 +175,7 @@ class TestMirrors:
             assert registry.manifest(server.ref()).data == image_manifest()
         assert (len(other.requests), len(server.requests), waited) == (1, 3, [])
 
-    def test_a_mirror_that_is_busy_is_waited_for_when_there_is_nothing_else(
-        self, server: Server, other: Server
-    ) -> None:
+    def test_a_busy_mirror_is_retried_when_no_other_endpoint_answers(self, server: Server, other: Server) -> None:
         server.on("GET", MANIFEST, Answer(503))
         busy = Answer(429, headers={"Retry-After": "7"})
         other.on("GET", MANIFEST, busy, busy, Answer(200, image_manifest()))
@@ -186,13 +186,13 @@ class TestMirrors:
         assert waited == [7]
         assert len(server.requests) == 1
 
-    def test_what_mirrors_said_is_told_too(self, server: Server, other: Server) -> None:
+    def test_the_error_holds_the_errors_of_mirrors(self, server: Server, other: Server) -> None:
         server.on("GET", MANIFEST, Answer(503))
         with fails(TransientError, "registry-busy") as caught:
             client(entries=mirrored(server, other.host)).manifest(server.ref())
         assert f"its mirror {other.host}: not in the registry" in caught.value.cause
 
-    def test_the_digest_decides(self, server: Server, other: Server) -> None:
+    def test_a_digest_mismatch_outranks_other_errors(self, server: Server, other: Server) -> None:
         digest = server.serve_manifest(image_manifest(b"right"))
         other.on("GET", f"/v2/team/app/manifests/{digest}", Answer(200, image_manifest(b"wrong")))
         registry = client(entries=mirrored(server, other.host))
@@ -231,7 +231,7 @@ class TestTags:
         assert client().tags(server.ref()) == ["a", "b", "c"]
         assert server.requests[1].query == "n=2&last=b"
 
-    def test_a_link_that_leads_nowhere_ends(self, server: Server, other: Server) -> None:
+    def test_an_endless_list_of_pages_is_an_error(self, server: Server, other: Server) -> None:
         path = "/v2/team/app/tags/list"
         server.on("GET", path, Answer(200, b'{"tags": ["a"]}', {"Link": f'<{path}>; rel="next"'}))
         assert client().tags(server.ref()) == ["a"]

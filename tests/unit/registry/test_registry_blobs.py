@@ -1,4 +1,4 @@
-"""Blobs of a registry, both ways."""
+"""Download and upload of blobs."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class TestBlobs:
         server.on("GET", BLOB_PATH, Answer(200, BLOB))
         assert b"".join(client().blob(server.ref(), digest_of(BLOB), len(BLOB))) == BLOB
 
-    def test_bytes_stay_as_they_are(self, server: Server) -> None:
+    def test_bytes_are_not_decoded(self, server: Server) -> None:
         data = b"\x1f\x8b not really gzip"
         server.on("GET", f"/v2/team/app/blobs/{digest_of(data)}", Answer(200, data, {"Content-Encoding": "gzip"}))
         assert b"".join(client().blob(server.ref(), digest_of(data))) == data
 
     @pytest.mark.parametrize("body", [BLOB[:-1] + b"x", BLOB[:-1], BLOB + b"x", b""])
-    def test_other_bytes_are_a_pin_error(self, server: Server, body: bytes) -> None:
+    def test_a_digest_mismatch_is_a_pin_error(self, server: Server, body: bytes) -> None:
         server.on("GET", BLOB_PATH, Answer(200, body))
         got = b""
         with pytest.raises(PinError):
@@ -44,7 +44,7 @@ class TestBlobs:
         assert got != body or not body
 
     @pytest.mark.parametrize("ranges", [True, False])
-    def test_goes_on_where_the_connection_broke(self, server: Server, ranges: bool) -> None:
+    def test_a_broken_download_is_resumed(self, server: Server, ranges: bool) -> None:
         def rest(request: Request) -> Answer:
             start = int(request.headers["Range"].removeprefix("bytes=").removesuffix("-"))
             if not ranges:
@@ -60,7 +60,7 @@ class TestBlobs:
             list(client().blob(server.ref(), digest_of(BLOB)))
         assert len(server.requests) == 4
 
-    def test_absent_is_told_at_once(self, server: Server) -> None:
+    def test_a_missing_blob_is_an_error_before_the_first_chunk(self, server: Server) -> None:
         with pytest.raises(PinError):
             client().blob(server.ref(), digest_of(BLOB))
 
@@ -100,14 +100,14 @@ class TestUploads:
     @pytest.mark.parametrize(
         "first", [Answer(503), Answer(429, headers={"Retry-After": "3"}), Answer(401), Answer(404)]
     )
-    def test_failures_that_pass_start_it_over(self, server: Server, first: Answer) -> None:
+    def test_temporary_failures_restart_the_upload(self, server: Server, first: Answer) -> None:
         self.accepting(server, first)
         waited: list[float] = []
         client(sleep=waited.append).upload(server.ref(), digest_of(BLOB), len(BLOB), self.chunks)
         assert [request.method for request in server.requests] == ["POST", "PUT", "POST", "PUT"]
         assert waited == [3.0 if first.status == 429 else 0.5]
 
-    def test_other_failures_do_not(self, server: Server) -> None:
+    def test_other_failures_are_not_retried(self, server: Server) -> None:
         self.accepting(server, problem(400, "DIGEST_INVALID"))
         with fails(NetworkError, "registry-status") as caught:
             client().upload(server.ref(), digest_of(BLOB), len(BLOB), self.chunks)
@@ -115,12 +115,12 @@ class TestUploads:
         assert len(server.requests) == 2
 
     @pytest.mark.parametrize("size", [len(BLOB), len(BLOB) + 1, 10])
-    def test_chunks_that_are_not_the_blob(self, server: Server, size: int) -> None:
+    def test_chunks_with_another_digest_or_size(self, server: Server, size: int) -> None:
         self.accepting(server)
         with pytest.raises(PinError):
             client().upload(server.ref(), digest_of(b"other"), size, self.chunks)
 
-    def test_a_blob_that_cannot_be_written_there(self, server: Server) -> None:
+    def test_a_registry_without_uploads(self, server: Server) -> None:
         with pytest.raises(NetworkError):
             client().upload(server.ref(), digest_of(BLOB), len(BLOB), self.chunks)
 
@@ -133,7 +133,7 @@ class TestUploads:
         assert server.requests[0].query == f"mount=sha256%3A{digest.hex}&from=nvidia%2Fvllm"
         assert "DELETE /uploads/2" in server.paths()
 
-    def test_mount_asks_for_both_repositories(self, server: Server) -> None:
+    def test_mount_requests_scopes_of_both_repositories(self, server: Server) -> None:
         asks = {"WWW-Authenticate": f'Bearer realm="{server.url}/token",scope="repository:team/app:pull,push"'}
         server.on("POST", "/v2/team/app/blobs/uploads/", Answer(401, headers=asks), Answer(201))
         server.on("GET", "/token", Answer(200, b'{"token": "t"}'))

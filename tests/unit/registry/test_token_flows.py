@@ -99,7 +99,7 @@ def test_an_image_is_read(play: Play, server: Server, registry: str, name: str) 
 
 
 @pytest.mark.parametrize("registry", FLOWS)
-def test_a_refusal_is_told_with_the_next_step(play: Play, server: Server, registry: str) -> None:
+def test_a_refusal_names_the_next_step(play: Play, server: Server, registry: str) -> None:
     with fails(NetworkError, "registry-access-refused") as caught:
         play(registry, "refused").manifest(Reference.parse(FLOWS[registry]["image"]))
     assert caught.value.next == f"docker login {registry}"
@@ -107,7 +107,7 @@ def test_a_refusal_is_told_with_the_next_step(play: Play, server: Server, regist
 
 
 @pytest.mark.parametrize("registry", FLOWS)
-def test_a_login_that_is_refused_is_told_as_that(play: Play, server: Server, registry: str) -> None:
+def test_a_refused_login_has_a_cause_of_its_own(play: Play, server: Server, registry: str) -> None:
     with fails(NetworkError, "registry-access-refused") as caught:
         play(registry, "wrong_login").manifest(Reference.parse(FLOWS[registry]["image"]))
     assert (caught.value.cause, caught.value.next) == (
@@ -118,12 +118,12 @@ def test_a_login_that_is_refused_is_told_as_that(play: Play, server: Server, reg
     assert len(server.requests) == len(FLOWS[registry]["wrong_login"])
 
 
-def test_the_pull_limit_of_docker_hub_is_told(play: Play, server: Server) -> None:
+def test_the_pull_limit_of_docker_hub_is_named(play: Play, server: Server) -> None:
     with fails(TransientError, "registry-busy") as caught:
         play("docker.io", "limited").manifest(Reference.parse(FLOWS["docker.io"]["image"]))
     assert "a login may raise the limit" in caught.value.next
     assert len(server.requests) == 3
 
 
-def test_the_three_are_there() -> None:
+def test_all_three_registries_are_recorded() -> None:
     assert set(FLOWS) == {"docker.io", "nvcr.io", "ghcr.io"}

@@ -58,14 +58,14 @@ class TestRetries:
             client(attempts=3).manifest(server.ref())
         assert len(server.requests) == 3
 
-    def test_nobody_waits_an_hour(self, server: Server) -> None:
+    def test_a_long_retry_after_is_not_waited_for(self, server: Server) -> None:
         server.on("GET", MANIFEST, Answer(429, headers={"Retry-After": "3600"}))
         waited: list[float] = []
         with pytest.raises(NetworkError):
             client(sleep=waited.append).manifest(server.ref())
         assert waited == []
 
-    def test_silence_ends(self) -> None:
+    def test_a_silent_server_times_out(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             ref = Reference.parse(f"127.0.0.1:{silent.getsockname()[1]}/a:1")
             with fails(TransientError, "connection-failed") as caught:
@@ -73,13 +73,13 @@ class TestRetries:
         assert caught.value.code == 6
         assert caught.value.next
 
-    def test_how_long_a_registry_asks_to_wait_is_told(self, server: Server) -> None:
+    def test_the_error_holds_the_retry_after(self, server: Server) -> None:
         server.on("GET", MANIFEST, Answer(429, headers={"Retry-After": "21600"}))
         with pytest.raises(NetworkError) as caught:
             client().manifest(server.ref())
         assert "21600 s" in caught.value.cause
 
-    def test_nobody_there(self) -> None:
+    def test_refused_connection(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as gone:
             ref = Reference.parse(f"127.0.0.1:{gone.getsockname()[1]}/a:1")
         with fails(TransientError, "connection-failed") as caught:
@@ -116,7 +116,7 @@ def trickle(begin: bytes, again: bytes) -> Iterator[str]:
 
 
 class TestTricklingAnswers:
-    """The timeouts of sockets begin anew with every byte."""
+    """Timeouts of sockets are not enough: each byte restarts them."""
 
     @pytest.mark.parametrize(
         ("begin", "again"),
@@ -129,7 +129,7 @@ class TestTricklingAnswers:
             (b"HTTP/1.1 200 OK\r\n\r\n", b" "),
         ],
     )
-    def test_they_end(self, begin: bytes, again: bytes) -> None:
+    def test_slow_manifests_time_out(self, begin: bytes, again: bytes) -> None:
         with trickle(begin, again) as host:
             started = time.monotonic()
             with fails(NetworkError, "answer-too-slow") as caught:
@@ -137,14 +137,14 @@ class TestTricklingAnswers:
             assert 0.3 <= time.monotonic() - started < 5
         assert caught.value.code == 6
 
-    def test_so_do_configs(self) -> None:
+    def test_slow_configs_time_out(self) -> None:
         config = json.dumps({"os": "linux", "architecture": "arm64", "x": "y" * 100000}).encode()
         found = parse_manifest(image_manifest(config))
         slow = trickle(b"HTTP/1.1 200 OK\r\n\r\n", config[:1])
         with slow as host, fails(NetworkError, "answer-too-slow"):
             client(whole=0.3).config(Reference.parse(f"{host}/a:1"), found)
 
-    def test_a_client_goes_on_afterwards(self, server: Server) -> None:
+    def test_the_client_works_after_a_timeout(self, server: Server) -> None:
         server.on("GET", MANIFEST, Answer(200, image_manifest()))
         registry = client(whole=0.3)
         with trickle(b"", b"H") as host, pytest.raises(NetworkError):
@@ -153,7 +153,7 @@ class TestTricklingAnswers:
 
 
 class TestProxies:
-    """Errors that a proxy makes name it; the registry is not to blame."""
+    """Errors of a proxy name the proxy and not the registry."""
 
     URL = "https://registry.invalid/v2/"
 
@@ -167,29 +167,29 @@ class TestProxies:
         return caught.value
 
     @pytest.mark.parametrize("proxy", ["://me:s3cret", "http://me:s3cret@:x", "gopher://me:s3cret@a.invalid"])
-    def test_one_that_is_none(self, monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    def test_malformed_proxy_address(self, monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
         assert "proxy" in str(self.fails(monkeypatch, proxy))
 
-    def test_one_that_refuses(self, monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
+    def test_proxy_that_refuses(self, monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
         server.answer = lambda request: Answer(407)  # type: ignore[method-assign]
         assert "the proxy refused" in self.fails(monkeypatch, f"http://me:s3cret@{server.host}").what
 
-    def test_one_that_is_down(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_proxy_that_is_down(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "the proxy cannot be reached" in self.fails(monkeypatch, "http://me:s3cret@127.0.0.1:1").what
 
-    def test_a_plain_one_that_wants_a_login(self, server: Server) -> None:
+    def test_http_proxy_that_requires_a_login(self, server: Server) -> None:
         server.on("GET", MANIFEST, Answer(407))
         with fails(NetworkError, "proxy-login-required"):
             client().manifest(server.ref())
 
 
-def test_a_missing_file_of_certificates_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_ca_bundle_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/absent/ca.pem")
     with fails(NetworkError, "ca-bundle-missing"):
         Transport(RetryPolicy()).send("GET", "https://registry.invalid/v2/")
 
 
-def test_headers_that_make_no_sense(server: Server) -> None:
+def test_malformed_headers(server: Server) -> None:
     server.on("GET", MANIFEST, Answer(200, image_manifest(), {"Content-Length": "5, 7"}))
     with fails(NetworkError, "http-answer-malformed"):
         client().manifest(server.ref())
@@ -208,7 +208,9 @@ class TestRedirects:
         assert all("Cookie" not in request.headers for request in server.requests + other.requests)
 
     @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-    def test_credentials_stay_at_home(self, server: Server, other: Server, status: int, tmp_path: Path) -> None:
+    def test_credentials_are_not_sent_to_other_hosts(
+        self, server: Server, other: Server, status: int, tmp_path: Path
+    ) -> None:
         login = Login("me", "s3cret")
 
         def blob(request: Request) -> Answer:
@@ -222,7 +224,7 @@ class TestRedirects:
         assert b"".join(registry.blob(server.ref(), digest_of(BLOB))) == BLOB
         assert [request.headers.get("Authorization") for request in other.requests] == [None]
 
-    def test_netrc_is_not_for_registries(
+    def test_netrc_is_not_used(
         self, server: Server, other: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "netrc").write_text("default login me password s3cret\n")
@@ -244,7 +246,7 @@ class TestRedirects:
     @pytest.mark.parametrize(
         "target", ["", "/v2/team/app/manifests/1", "http://", "ftp://127.0.0.1/", "http://a:b@a.io/", "http://[/"]
     )
-    def test_redirects_to_nowhere(self, server: Server, target: str) -> None:
+    def test_redirects_to_invalid_addresses(self, server: Server, target: str) -> None:
         server.on("GET", MANIFEST, Answer(307, headers={"Location": target}))
         with pytest.raises(NetworkError):
             client().manifest(server.ref())
@@ -256,11 +258,11 @@ class TestRedirects:
         other.on("GET", "/m", Answer(200, image_manifest()))
         assert client().manifest(server.ref()).data == image_manifest()
 
-    def test_https_stays_https(self) -> None:
+    def test_a_redirect_from_https_to_http_is_refused(self) -> None:
         with fails(NetworkError, "redirect-insecure"):
             next_url("https://a.example/x", "http://a.example/y")
 
-    def test_no_proxy_is_asked_for_loopback(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_loopback_needs_no_proxy(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
         monkeypatch.delenv("no_proxy", raising=False)
         server.on("GET", MANIFEST, Answer(200, image_manifest()))

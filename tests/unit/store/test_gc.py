@@ -1,4 +1,4 @@
-"""What `builder gc` removes, what it leaves, and that it takes nothing from a process that is at work."""
+"""`builder gc` on a disk: removed and kept files, sizes, and claims of other processes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def age(store: Store, days: float) -> None:
             os.utime(path, (at, at))
 
 
-def test_after_one_build_nothing_goes(make_plan: MakePlan, runner: Runner) -> None:
+def test_after_one_build_nothing_is_removed(make_plan: MakePlan, runner: Runner) -> None:
     plan = make_plan()
     built = runner.build(plan)
     lost, report = gone(runner.store)
@@ -68,7 +68,7 @@ def test_after_one_build_nothing_goes(make_plan: MakePlan, runner: Runner) -> No
     assert runner.build(plan, offline=True).made == frozenset()
 
 
-def test_an_older_image_of_the_recipe_goes_with_what_only_it_needs(make_plan: MakePlan, runner: Runner) -> None:
+def test_an_older_image_is_removed_with_its_own_layers_and_inputs(make_plan: MakePlan, runner: Runner) -> None:
     old, new = make_plan(sets={"compiled": {"version": "2.0"}}), make_plan()
     first = runner.build(old)
     age(runner.store, 1)
@@ -90,7 +90,7 @@ def test_an_older_image_of_the_recipe_goes_with_what_only_it_needs(make_plan: Ma
     assert runner.build(old).image.digest == first.image.digest
 
 
-def test_inputs_that_no_kept_image_needs_stay_when_asked(make_plan: MakePlan, runner: Runner) -> None:
+def test_keep_inputs_keeps_unneeded_inputs(make_plan: MakePlan, runner: Runner) -> None:
     runner.build(make_plan(sets={"compiled": {"version": "2.0"}}))
     age(runner.store, 1)
     runner.build(make_plan())
@@ -103,7 +103,7 @@ def test_inputs_that_no_kept_image_needs_stay_when_asked(make_plan: MakePlan, ru
     assert report.removed["inputs"].count == 2
 
 
-def test_with_an_age_what_was_used_since_stays_and_all_else_goes(make_plan: MakePlan, runner: Runner) -> None:
+def test_with_an_age_only_recently_used_items_are_kept(make_plan: MakePlan, runner: Runner) -> None:
     old, new = make_plan(sets={"compiled": {"version": "2.0"}}), make_plan()
     runner.build(old)
     age(runner.store, 40)
@@ -120,7 +120,7 @@ def test_with_an_age_what_was_used_since_stays_and_all_else_goes(make_plan: Make
     assert runner.build(new).image
 
 
-def test_unpacked_images_go_and_their_links_are_counted_once(store: Store) -> None:
+def test_unpacked_images_are_removed_and_their_links_counted_once(store: Store) -> None:
     folder = store.root / "run" / "sha256-abc" / "usr"
     folder.mkdir(parents=True)
     (folder / "file").write_bytes(bytes(100_000))
@@ -133,7 +133,7 @@ def test_unpacked_images_go_and_their_links_are_counted_once(store: Store) -> No
     assert list(store.tmp.iterdir()) == []
 
 
-def test_bytes_with_a_link_elsewhere_are_not_called_freed(store: Store, tmp_path: Path) -> None:
+def test_bytes_with_a_link_elsewhere_are_not_freed(store: Store, tmp_path: Path) -> None:
     digest = store.put(bytes(10_000))
     (tmp_path / "link").hardlink_to(store.blob(digest))
     report = collect(store, Policy(), dry_run=False)
@@ -154,7 +154,7 @@ def test_bytes_with_a_link_elsewhere_are_not_called_freed(store: Store, tmp_path
         '{"base_image": 1, "recipe": []}',
     ],
 )
-def test_damaged_records_are_no_trouble(make_plan: MakePlan, runner: Runner, text: str) -> None:
+def test_damaged_records_are_ignored(make_plan: MakePlan, runner: Runner, text: str) -> None:
     plan = make_plan()
     runner.build(plan)
     for folder in ("images", "layers"):
@@ -189,7 +189,7 @@ def using(store: Store, *names: str) -> subprocess.Popen[str]:
     return process
 
 
-def test_what_a_living_process_relies_upon_stays_until_it_ends(make_plan: MakePlan, runner: Runner) -> None:
+def test_claims_of_a_living_process_are_kept_until_it_ends(make_plan: MakePlan, runner: Runner) -> None:
     store, plan = runner.store, make_plan()
     record = runner.build(plan).records["root"]
     stray, other = store.put(b"being used"), store.put(b"used by nobody")
@@ -210,7 +210,7 @@ def test_what_a_living_process_relies_upon_stays_until_it_ends(make_plan: MakePl
     assert set(files(store)) == {"CACHEDIR.TAG"}
 
 
-def test_a_process_that_does_not_say_what_it_uses_stops_it(store: Store) -> None:
+def test_unreadable_claims_of_a_process_are_an_error(store: Store) -> None:
     store.put(b"x")
     code = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX); print('ready', flush=True)"
     code += "; sys.stdin.read()"
@@ -244,8 +244,8 @@ print("done")
 """
 
 
-def test_builds_and_collections_at_once_lose_nothing(store: Store) -> None:
-    """Blobs that were looked for, or written, can be read: whatever is collected meanwhile."""
+def test_concurrent_builds_and_collections(store: Store) -> None:
+    """Blobs that a process looked up or wrote can be read during collections."""
     command = [sys.executable, "-c", BUILDS, str(store.root)]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     running = [subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""The decision of `builder gc`: plain values in, the report and the paths to remove out. No disk."""
+"""The decision of `builder gc`, without a disk: kept and removed items, and the report."""
 
 from __future__ import annotations
 

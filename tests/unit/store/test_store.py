@@ -1,4 +1,4 @@
-"""The store: blobs appear whole or not at all, whoever writes them at once, and whatever ends a process."""
+"""The store: complete blobs only, concurrent writers, layer records, locks and the root folder."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def test_a_blob_with_another_hash_than_expected_is_not_kept(store: Store) -> Non
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_a_writer_that_is_left_leaves_nothing(store: Store, error: type[BaseException]) -> None:
+def test_a_writer_without_commit_leaves_no_file(store: Store, error: type[BaseException]) -> None:
     with pytest.raises(error), store.writer() as writer:
         writer.write(b"x" * 5_000_000)
         raise error
     assert (blobs(store), temporary(store)) == (set(), [])
 
 
-def test_many_may_write_the_same_and_different_blobs_at_once(store: Store) -> None:
+def test_concurrent_writers_of_the_same_and_different_blobs(store: Store) -> None:
     contents = [bytes([n % 7]) * 300_000 for n in range(40)]
 
     def put(data: bytes) -> str:
@@ -64,7 +64,7 @@ def test_many_may_write_the_same_and_different_blobs_at_once(store: Store) -> No
 
 
 @pytest.mark.parametrize("damage", [b"", b"other", b"layer and more"])
-def test_a_damaged_blob_is_found_told_and_removed(store: Store, damage: bytes) -> None:
+def test_a_damaged_blob_is_an_error_and_removed(store: Store, damage: bytes) -> None:
     for check in (store.read, store.verify):
         name = store.put(b"layer")
         store.blob(name).chmod(0o644)
@@ -77,7 +77,7 @@ def test_a_damaged_blob_is_found_told_and_removed(store: Store, damage: bytes) -
             check(name)
 
 
-def test_the_index_remembers_layers_whose_blobs_are_there(store: Store) -> None:
+def test_a_layer_needs_its_record_and_its_blobs(store: Store) -> None:
     made = record(store)
     assert store.layer(KEY) is None
     store.record_layer(KEY, made)
@@ -86,7 +86,7 @@ def test_the_index_remembers_layers_whose_blobs_are_there(store: Store) -> None:
     assert store.layer(KEY) is None
 
 
-def test_a_layer_without_its_listing_or_of_another_size_is_made_anew(store: Store) -> None:
+def test_a_layer_without_listing_or_of_another_size_is_missing(store: Store) -> None:
     store.record_layer(KEY, record(store))
     store.discard(digest(b"listing"))
     assert store.layer(KEY) is None
@@ -95,7 +95,7 @@ def test_a_layer_without_its_listing_or_of_another_size_is_made_anew(store: Stor
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"digest": 1}', '{"unknown": 1}', "\xff"])
-def test_a_damaged_index_means_not_there(store: Store, text: str) -> None:
+def test_a_layer_with_a_damaged_record_is_missing(store: Store, text: str) -> None:
     store.record_layer(KEY, record(store))
     path = store.root / "layers" / f"{KEY}.json"
     for content in (text, path.read_text().replace('"entries": 1', '"entries": null')):
@@ -104,12 +104,12 @@ def test_a_damaged_index_means_not_there(store: Store, text: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "../x", "a/b", "sha256:../x"])
-def test_a_key_that_is_none_is_refused(store: Store, key: str) -> None:
+def test_invalid_layer_keys(store: Store, key: str) -> None:
     with pytest.raises(InvalidError):
         store.layer(key)
 
 
-def test_one_at_a_time_makes_a_layer(store: Store) -> None:
+def test_one_process_at_a_time_builds_a_layer(store: Store) -> None:
     order: list[str] = []
 
     def make(name: str) -> None:
@@ -128,7 +128,7 @@ def test_one_at_a_time_makes_a_layer(store: Store) -> None:
     assert order == [f"{first} in", f"{first} out", f"{other} in", f"{other} out"]
 
 
-def test_waiting_for_another_can_be_given_up(store: Store) -> None:
+def test_waiting_for_a_lock_can_be_cancelled(store: Store) -> None:
     def given_up() -> None:
         raise KeyboardInterrupt
 
@@ -139,7 +139,7 @@ def test_waiting_for_another_can_be_given_up(store: Store) -> None:
             pytest.fail("two hold one lock")
 
 
-def test_it_is_marked_as_a_cache(store: Store) -> None:
+def test_the_store_has_a_cachedir_tag(store: Store) -> None:
     assert (store.root / "CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55\n")
 
 
@@ -151,7 +151,7 @@ def test_it_is_marked_as_a_cache(store: Store) -> None:
         ({"HOME": "/c"}, "/c/.cache/builder"),
     ],
 )
-def test_where_it_is(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], root: str) -> None:
+def test_default_root(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], root: str) -> None:
     for name in ("BUILDER_STORE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environ.items():
@@ -159,7 +159,7 @@ def test_where_it_is(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], r
     assert default_root() == Path(root)
 
 
-def test_a_user_without_a_home_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_home_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
@@ -171,7 +171,7 @@ def test_a_user_without_a_home_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "BUILDER_STORE" in caught.value.next
 
 
-def test_a_store_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with fails(EngineError, "disk-write-failed"):
         Store(tmp_path / "file/store")

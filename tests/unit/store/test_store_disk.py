@@ -1,4 +1,4 @@
-"""The store on a disk that is full or cannot be written: told, and nothing half-written stays."""
+"""The store on a full or read-only disk: an error, and no partial file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.storefiles import KEY, blobs, record, temporary
 
 
 @pytest.mark.parametrize("last", [False, True], ids=["while writing", "at the end"])
-def test_a_full_disk_is_told_and_leaves_nothing(small_disk: Path, last: bool) -> None:
+def test_a_full_disk_is_an_error_and_leaves_no_file(small_disk: Path, last: bool) -> None:
     store = Store(small_disk)
     (small_disk / "ballast").write_bytes(bytes(600_000))
     with fails(EngineError, "disk-full") as caught, store.writer() as writer:
@@ -26,7 +26,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(small_disk: Path, last: bool) ->
     store.put(b"there is room again")
 
 
-def test_a_full_disk_leaves_no_half_index(small_disk: Path) -> None:
+def test_a_full_disk_keeps_the_old_record(small_disk: Path) -> None:
     store = Store(small_disk)
     store.record_image("name", {"digest": "old"})
     with fails(EngineError, "disk-full"):

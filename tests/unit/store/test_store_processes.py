@@ -1,4 +1,4 @@
-"""The store between processes: several write at once; what a dead one leaves is removed, not what a living one has."""
+"""The store and several processes: concurrent writes, and the removal of files of dead processes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ time.sleep(60)
 """
 
 
-def test_what_a_killed_process_leaves_is_swept_by_the_next_but_not_what_a_living_one_writes(tmp_path: Path) -> None:
+def test_files_of_a_killed_process_are_removed_and_files_of_a_living_one_kept(tmp_path: Path) -> None:
     dying, living = start(HALF, tmp_path), start(HALF, tmp_path)
     try:
         for process in (dying, living):
@@ -74,7 +74,7 @@ def test_what_a_killed_process_leaves_is_swept_by_the_next_but_not_what_a_living
     assert len([path for path in (tmp_path / "locks").iterdir() if path.name != "gc"]) == 1
 
 
-def test_a_process_in_another_namespace_is_not_taken_for_dead(tmp_path: Path) -> None:
+def test_a_process_in_another_pid_namespace_counts_as_living(tmp_path: Path) -> None:
     process = start(HALF, tmp_path)
     try:
         assert process.stdout is not None
