@@ -1,4 +1,4 @@
-"""The benchmark, against a server whose rates are known."""
+"""The benchmark against a server with known rates."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_known_rates_are_measured(url: str) -> None:
     assert "reasoning tokens are counted" in result.warnings
 
 
-def test_what_makes_the_numbers_honest_is_sent(url: str) -> None:
+def test_requests_prevent_cached_prefixes_and_short_answers(url: str) -> None:
     measure(Server(url, key="secret", think=False), Scenario("x", 100, 2), 2)
     assert [item["max_tokens"] for item in Fake.seen] == [8, 2, 2], "one request warms up"
     for item in Fake.seen:
@@ -128,11 +128,11 @@ def test_errors_name_the_server_and_not_the_key(url: str) -> None:
         Server("localhost:8000")
 
 
-@pytest.mark.parametrize(("status", "says"), [(401, "VLLM_API_KEY"), (404, "--model")])
-def test_a_refusal_says_what_to_give(url: str, status: int, says: str) -> None:
+@pytest.mark.parametrize(("status", "step"), [(401, "VLLM_API_KEY"), (404, "--model")])
+def test_a_refused_request_has_a_next_step(url: str, status: int, step: str) -> None:
     server = Server(url)
     Fake.status = status
     with fails(NetworkError, "bench-request-refused") as caught:
         server.ask("x", 2)
     assert str(status) in caught.value.what
-    assert says in caught.value.next
+    assert step in caught.value.next

@@ -21,100 +21,100 @@ def nothing(files: dict[str, Any]) -> None:
 
 
 USAGE: list[tuple[tuple[str, ...], str]] = [
-    (("build", "--recipe", "tiney"), "did you mean tiny?"),
-    (("build", "--recipe", "x" * 300), ""),
-    ((*BUILD, "--base", "nowhere"), "nowhere"),
-    ((*BUILD, "--set", "compiled.speed=1"), "speed"),
-    ((*BUILD, "--set", "compiled.version=9.9"), "1.0, 2.0"),
-    ((*BUILD, "--set", "nope.a=b"), "'nope'"),
-    ((*BUILD, "--platform", "linux/amd64"), "linux/amd64"),
-    ((*BUILD, "--compression", "lzma"), "[compression-unknown]"),
-    ((*BUILD, "--output", "tar:x"), "[output-invalid]"),
-    ((*BUILD, "--engine", "podman"), "podman"),
-    ((*BUILD, "--jobs", "0"), "--jobs"),
-    ((*BUILD, "--tag", "a\nb \x1b[31m"), ""),
-    (("load", "--recipe", "tiny", "--tag", "A B"), "A B"),
-    ((*BUILD, "--set", "compiled.version=" + "1" * 5000), ""),
-    (("render", "--recipe", "tiny", "--context", "/dev/null/x"), "--context DIR"),
-    (("render", "--recipe", "tiny", "--context", "/"), "--context DIR"),
-    (("new", "recipe", "mine", "--model", "a/b\nbase: x"), "[model-name-invalid]"),
-    (("run", "--recipe", "tiny", "--image", "--privileged"), "[image-name-invalid]"),
-    (("run", "--recipe", "tiny", "--image", "x\ny"), "[image-name-invalid]"),
-    (("run", "--recipe", "tiny", "--image", "x", "--user", "$(id)"), "[user-invalid]"),
+    (("build", "--recipe", "tiney"), "name-unknown"),
+    (("build", "--recipe", "x" * 300), "name-unknown"),
+    ((*BUILD, "--base", "nowhere"), "name-unknown"),
+    ((*BUILD, "--set", "compiled.speed=1"), "parameter-unknown"),
+    ((*BUILD, "--set", "compiled.version=9.9"), "parameter-value-invalid"),
+    ((*BUILD, "--set", "nope.a=b"), "set-layer-unknown"),
+    ((*BUILD, "--platform", "linux/amd64"), "platform-unsupported"),
+    ((*BUILD, "--compression", "lzma"), "compression-unknown"),
+    ((*BUILD, "--output", "tar:x"), "output-invalid"),
+    ((*BUILD, "--engine", "podman"), "engine-unknown"),
+    ((*BUILD, "--tag", "a\nb \x1b[31m"), "reference-invalid"),
+    (("load", "--recipe", "tiny", "--tag", "A B"), "reference-invalid"),
+    ((*BUILD, "--set", "compiled.version=" + "1" * 5000), "parameter-value-invalid"),
+    (("render", "--recipe", "tiny", "--context", "/dev/null/x"), "context-not-writable"),
+    (("render", "--recipe", "tiny", "--context", "/"), "context-not-empty"),
+    (("new", "recipe", "mine", "--model", "a/b\nbase: x"), "model-name-invalid"),
+    (("run", "--recipe", "tiny", "--image", "--privileged"), "image-name-invalid"),
+    (("run", "--recipe", "tiny", "--image", "x\ny"), "image-name-invalid"),
+    (("run", "--recipe", "tiny", "--image", "x", "--user", "$(id)"), "user-invalid"),
     (
         ("run", "--recipe", "tiny", "--role", "head", "--ip", "999.1.1.1", "--interface", "eth0", "--netplan"),
-        "[address-invalid]",
+        "address-invalid",
     ),
     (
         ("run", "--recipe", "tiny", "--role", "head", "--ip", "10.0.0.1", "--interface", "a/b", "--netplan"),
-        "[device-name-invalid]",
+        "device-name-invalid",
     ),
-    (("bench", "--url", "nonsense"), "nonsense"),
-    (("bench", "--url", "http://[::1"), "http://[::1"),
-    (("bench", "--url", "http://x:99999"), "http://x:99999"),
-    (("test", "oci:/nowhere"), "/nowhere"),
-    ((*BUILD, "--no-such-option"), "--no-such-option"),
-    (("build",), "[recipe-not-given]"),
-    (("build", "--recipe", "tiny", "--recipe", "tiny2", "--tag", "x"), "[tag-for-several-images]"),
-    (("show", "tinny"), "did you mean tiny?"),
-    (("list", "things"), "[list-kind-unknown]"),
-    (("lint", "--json", "--sarif"), "[lint-formats-conflict]"),
-    (("doctor", "--base", "tiny"), "[base-without-recipe]"),
-    (("no-such-command",), "no-such-command"),
-    (("push", "--recipe", "tiny", "NOT A REFERENCE"), "NOT A REFERENCE"),
-    (("test",), "[test-image-not-given]"),
-    (("test", "NOT A REFERENCE"), "NOT A REFERENCE"),
-    (("test", "oci:x", "--base", "tiny"), "[recipe-options-without-recipe]"),
-    (("test", "oci:x", "--tier", "gnu"), "[tier-unknown]"),
-    (("test", "oci:x", "--serve", "nothing"), "[serve-unknown]"),
+    (("bench", "--url", "nonsense"), "bench-url-invalid"),
+    (("bench", "--url", "http://[::1"), "bench-url-invalid"),
+    (("bench", "--url", "http://x:99999"), "bench-url-invalid"),
+    (("test", "oci:/nowhere"), "layout-missing"),
+    (("build",), "recipe-not-given"),
+    (("build", "--recipe", "tiny", "--recipe", "tiny2", "--tag", "x"), "tag-for-several-images"),
+    (("show", "tinny"), "name-unknown"),
+    (("list", "things"), "list-kind-unknown"),
+    (("lint", "--json", "--sarif"), "lint-formats-conflict"),
+    (("doctor", "--base", "tiny"), "base-without-recipe"),
+    (("push", "--recipe", "tiny", "NOT A REFERENCE"), "reference-invalid"),
+    (("test",), "test-image-not-given"),
+    (("test", "NOT A REFERENCE"), "reference-invalid"),
+    (("test", "oci:x", "--base", "tiny"), "recipe-options-without-recipe"),
+    (("test", "oci:x", "--tier", "gnu"), "tier-unknown"),
+    (("test", "oci:x", "--serve", "nothing"), "serve-unknown"),
 ]
-"""Command lines, and what the message holds: the id of an error of builder.cli, or the value that is wrong."""
+"""Command lines and the ids of their errors."""
 
 
-@pytest.mark.parametrize(("words", "part"), USAGE, ids=[" ".join(words)[:60] for words, _ in USAGE])
-def test_wrong_usage_is_2(cli: Cli, words: tuple[str, ...], part: str) -> None:
+@pytest.mark.parametrize(("words", "id"), USAGE, ids=[" ".join(words)[:60] for words, _ in USAGE])
+def test_wrong_usage_is_2(cli: Cli, words: tuple[str, ...], id: str) -> None:
+    cli(*words).failed(2, id)
+
+
+@pytest.mark.parametrize("words", [(*BUILD, "--jobs", "0"), (*BUILD, "--no-such-option"), ("no-such-command",)])
+def test_an_error_of_the_option_parser_is_2_and_names_the_word(cli: Cli, words: tuple[str, ...]) -> None:
     said = cli(*words)
     assert (said.code, said.out) == (2, "")
-    assert part in said.err
+    assert next(word for word in reversed(words) if word != "0") in said.err
 
 
 INVALID: list[tuple[str, Change, str]] = [
     (
         "unknown key",
         lambda f: f["recipes/tiny.yaml"].update(layer=[]),
-        "[key-unknown]\n  cause: did you mean 'layers'?",
+        "key-unknown",
     ),
-    ("malformed", lambda f: f.update({"recipes/tiny.yaml": "name: tiny\n  bad: [\n"}), "[yaml-invalid]"),
-    ("nested", lambda f: f.update({"recipes/tiny.yaml": "a: " + "[" * 100_000}), "nested too deeply"),
-    ("not UTF-8", lambda f: f.update({"recipes/tiny.yaml": b"\xff"}), "[file-not-text]"),
+    ("malformed", lambda f: f.update({"recipes/tiny.yaml": "name: tiny\n  bad: [\n"}), "yaml-invalid"),
+    ("nested", lambda f: f.update({"recipes/tiny.yaml": "a: " + "[" * 100_000}), "yaml-invalid"),
+    ("not UTF-8", lambda f: f.update({"recipes/tiny.yaml": b"\xff"}), "file-not-text"),
     (
         "layer",
         lambda f: f["dockerfiles/layers/placed/layer.yaml"].update(producer="magic"),
-        "placed/layer.yaml:3: producer",
+        "value-invalid",
     ),
     (
         "template",
         lambda f: f.update({"dockerfiles/layers/compiled/Dockerfile.j2": "FROM x\nRUN {{ y }}"}),
-        "'y' is undefined",
+        "template-broken",
     ),
-    ("lock", lambda f: f.update({"recipes/locks/tiny-root.json": "{"}), "tiny-root.json:1: not valid JSON"),
-    ("twice", lambda f: f["recipes/tiny.yaml"]["layers"].append("placed"), "[layer-used-twice]"),
+    ("lock", lambda f: f.update({"recipes/locks/tiny-root.json": "{"}), "json-invalid"),
+    ("twice", lambda f: f["recipes/tiny.yaml"]["layers"].append("placed"), "layer-used-twice"),
 ]
 
 
-@pytest.mark.parametrize(("change", "what"), [row[1:] for row in INVALID], ids=[row[0] for row in INVALID])
-def test_an_invalid_file_is_3(cli: Cli, change: Change, what: str) -> None:
+@pytest.mark.parametrize(("change", "id"), [row[1:] for row in INVALID], ids=[row[0] for row in INVALID])
+def test_an_invalid_file_is_3(cli: Cli, change: Change, id: str) -> None:
     change(cli.small.files)
-    said = cli(*BUILD)
-    assert (said.code, said.out) == (3, "")
-    assert what in said.err
+    cli(*BUILD).failed(3, id)
 
 
 def test_an_unknown_engine_is_2_even_when_nothing_is_left_to_build(online: Cli) -> None:
     assert online(*BUILD).code == 0
     said = online(*BUILD, BUILDER_ENGINE="podman")
-    assert (said.code, said.out) == (2, "")
-    assert "BUILDER_ENGINE: there is no engine 'podman'" in said.err
+    said.failed(2, "engine-unknown")
+    assert "BUILDER_ENGINE" in said.err
 
 
 @pytest.mark.parametrize(
@@ -147,30 +147,28 @@ def test_a_layers_folder_brings_no_file_of_this_machine_into_a_build(cli: Cli) -
     (cli.folder / "project/dockerfiles/layers/compiled/key").symlink_to(secret)
     cli.keep = True
     said = cli("plan", "--recipe", "tiny")
-    assert said.code == 3
+    said.failed(3, "file-not-regular")
     assert "compiled/key: " in said.err
-    assert "[file-not-regular]" in said.err
 
 
 def test_a_template_that_is_not_utf8_is_3(cli: Cli) -> None:
     cli.small.files["dockerfiles/layers/compiled/Dockerfile.j2"] = b"FROM x\xff"
     said = cli(*BUILD)
-    assert said.code == 3
+    said.failed(3, "file-not-text")
     assert "Dockerfile.j2: " in said.err
 
 
 def test_an_unknown_layer_of_a_recipe_is_2_with_a_suggestion(cli: Cli) -> None:
     cli.small.files["recipes/tiny.yaml"]["layers"].append("plaiced")
     said = cli(*BUILD)
-    assert said.code == 2
-    assert "[name-unknown]\n  cause: did you mean placed?" in said.err
+    said.failed(2, "name-unknown")
+    assert "placed?" in said.err
 
 
-def test_a_missing_section_is_4_and_says_how_to_lock_it(cli: Cli) -> None:
+def test_a_missing_section_is_4_with_the_command_that_locks_it(cli: Cli) -> None:
     del cli.small.files["recipes/locks/tiny-wheels.json"]
     said = cli(*BUILD)
-    assert (said.code, said.out) == (4, "")
-    assert "the lock has no section 'tiny-wheels'" in said.err
+    said.failed(4, "lock-section-missing")
     assert "next:  builder lock --update tiny-wheels" in said.err
 
 
@@ -178,7 +176,7 @@ def test_another_input_than_locked_is_4_and_keeps_nothing_of_it(online: Cli, mir
     file, data = next(iter(mirror.wheels["beta"].items()))
     mirror.wheels["beta"][file] = data[:-1] + b"x"
     said = online(*BUILD)
-    assert (said.code, said.out) == (4, "")
+    said.failed(4, "input-mismatch")
     assert "beta 1.0" in said.err
     assert list((online.folder / "store/tmp").iterdir()) == []
     assert list((online.folder / "store/images").iterdir()) == []
@@ -186,16 +184,13 @@ def test_another_input_than_locked_is_4_and_keeps_nothing_of_it(online: Cli, mir
 
 def test_offline_without_the_inputs_is_4(cli: Cli) -> None:
     cli.small.files["recipes/tiny.yaml"]["layers"].remove("compiled")
-    said = cli(*BUILD, "--offline")
-    assert said.code == 4
-    assert "run the same command once without --offline" in said.err
+    cli(*BUILD, "--offline").failed(4, "input-missing-offline")
 
 
-def test_no_engine_is_5_and_says_what_to_install(cli: Cli, mirror: Mirror) -> None:
+def test_no_engine_is_5_with_the_package_to_install(cli: Cli, mirror: Mirror) -> None:
     cli.environ |= mirror.environment
     said = cli(*BUILD)
-    assert (said.code, said.out) == (5, "")
-    assert "no usable engine: the command docker is not installed; the command buildah is not installed" in said.err
+    said.failed(5, "engine-missing")
     assert "next:  apt-get install buildah" in said.err
     assert mirror.asked == []
 
@@ -203,7 +198,7 @@ def test_no_engine_is_5_and_says_what_to_install(cli: Cli, mirror: Mirror) -> No
 def test_a_store_that_cannot_be_written_is_5(cli: Cli) -> None:
     (cli.folder / "file").write_text("x")
     said = cli(*BUILD, BUILDER_STORE=str(cli.folder / "file/store"))
-    assert said.code == 5
+    said.failed(5, "disk-write-failed")
     assert "BUILDER_STORE" in said.err
 
 
@@ -218,36 +213,33 @@ def vendor(cli: Cli, compatible: list[str]) -> None:
 def test_a_registry_that_refuses_is_6_and_names_the_base_that_needs_none(cli: Cli) -> None:
     vendor(cli, ["hermetic"])
     said = cli(*BUILD)
-    assert (said.code, said.out) == (6, "")
+    said.failed(6, "connection-failed")
     assert "127.0.0.1" in said.err
-    assert "builder build --recipe tiny --base hermetic needs no registry" in said.err
+    assert "builder build --recipe tiny --base hermetic" in said.err
     assert list((cli.folder / "store/images").iterdir()) == []
 
 
 def test_a_base_that_is_not_pinned_is_4(cli: Cli) -> None:
     vendor(cli, [])
     cli.small.files["recipes/bases/vendor.yaml"]["pin"]["manifest"] = None
-    said = cli(*BUILD)
-    assert said.code == 4
-    assert "base vendor is not pinned" in said.err
+    cli(*BUILD).failed(4, "base-not-pinned")
 
 
 def test_a_project_that_is_no_folder_is_2(cli: Cli) -> None:
     said = cli("list", BUILDER_PROJECT="/no/such/folder")
-    assert said.code == 2
-    assert "BUILDER_PROJECT is not a folder: /no/such/folder" in said.err
+    said.failed(2, "project-not-a-folder")
+    assert "/no/such/folder" in said.err
 
 
 def test_an_output_that_cannot_be_written_is_5_and_names_the_option(online: Cli) -> None:
     said = online(*BUILD, "--output", "oci:/proc/nowhere/image")
-    assert (said.code, said.out) == (5, "")
-    assert "next:  point oci:DIR at a folder you can write" in said.err
+    said.failed(5, "disk-write-failed")
+    assert "oci:DIR" in said.err
 
 
 def test_a_folder_with_something_else_in_it_is_not_written_to(online: Cli) -> None:
     (online.folder / "mine").mkdir()
     (online.folder / "mine/file").write_text("x")
     said = online(*BUILD, "--output", f"oci:{online.folder / 'mine'}")
-    assert said.code == 2
-    assert "is not empty and not an OCI layout" in said.err
+    said.failed(2, "layout-folder-occupied")
     assert [path.name for path in (online.folder / "mine").iterdir()] == ["file"]

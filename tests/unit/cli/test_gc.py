@@ -17,10 +17,10 @@ def test_an_account_of_what_goes_and_what_stays(online: Cli) -> None:
     online.small.files["recipes/tiny.yaml"]["layers"].remove("settings")
     newer = online("build", "--recipe", "tiny").out.strip()
     assert newer != digest
-    told = json.loads(online("gc", "--dry-run", "--json").out)
-    assert told["dry_run"] is True
+    preview = json.loads(online("gc", "--dry-run", "--json").out)
+    assert preview["dry_run"] is True
     done = json.loads(online("gc", "--json").out)
-    assert done == {**told, "dry_run": False}
+    assert done == {**preview, "dry_run": False}
     assert done["removed"]["images"]["count"] == 1
     assert [image["digest"] for image in done["images"]] == [newer]
     assert done["freed"] > 0

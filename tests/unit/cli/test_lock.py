@@ -1,4 +1,4 @@
-"""`builder lock` on the command line: what names mean, what is asked of the network, how long a check takes."""
+"""`builder lock` on the command line: names, access to the network, and the time of a check."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def test_a_check_without_remote_uses_no_network(asked: Cli) -> None:
 
 
 def test_the_seal_holds(asked: Cli) -> None:
-    """The test above can fail."""
+    """The seal of the test above detects a connection."""
     _lines, err = sealed(asked, "--remote vendor")
     assert "USED socket." in err
 
 
 def test_the_whole_repository_is_checked_within_a_second() -> None:
-    """Of processor time, which is what its wall time is where nothing else runs: nothing is waited for."""
+    """A second of processor time: that of an idle machine, since the check waits for nothing."""
     environ = {**os.environ, "BUILDER_PROJECT": str(ROOT), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "builder", "lock", "--check"]
     used_seconds = []
@@ -81,36 +81,38 @@ def test_the_whole_repository_is_checked_within_a_second() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "what"),
+    ("words", "id", "suggestion"),
     [
-        (("--update", "vendr"), "[lock-name-unknown]\n  cause: did you mean vendor"),
-        (("--update", "tiny-whels"), "did you mean tiny-wheels"),
-        (("--check", "widgt"), "did you mean widget"),
-        (("vendor", "nowhere"), "[lock-name-unknown]"),
-        (("--update", "widget"), "[lock-source-unrequested]"),
-        (("--update", "vllm==nonsense"), "vllm==nonsense is not a released version"),
-        (("--remote",), "[lock-remote-without-check]"),
-        (("--check", "--update"), "[lock-options-conflict]"),
-        (("--check", "--keep-going"), "[lock-options-conflict]"),
-        (("--update", "../../etc/passwd"), "[lock-name-unknown]"),
+        (("--update", "vendr"), "lock-name-unknown", "vendor"),
+        (("--update", "tiny-whels"), "lock-name-unknown", "tiny-wheels"),
+        (("--check", "widgt"), "lock-name-unknown", "widget"),
+        (("vendor", "nowhere"), "lock-name-unknown", ""),
+        (("--update", "widget"), "lock-source-unrequested", ""),
+        (("--update", "vllm==nonsense"), "vllm-version-unreleased", ""),
+        (("--remote",), "lock-remote-without-check", ""),
+        (("--check", "--update"), "lock-options-conflict", ""),
+        (("--check", "--keep-going"), "lock-options-conflict", ""),
+        (("--update", "../../etc/passwd"), "lock-name-unknown", ""),
     ],
 )
 def test_wrong_names_are_usage_errors_and_nothing_is_asked_or_written(
-    asked: Cli, mirror: Mirror, words: tuple[str, ...], what: str
+    asked: Cli, mirror: Mirror, words: tuple[str, ...], id: str, suggestion: str
 ) -> None:
     asked.environ |= mirror.environment
     asked.write()
     before = tree(asked.folder / "project")
     said = asked("lock", *words)
-    assert (said.code, said.out) == (2, ""), said.err
-    assert what in said.err
+    said.failed(2, id)
+    assert suggestion in said.err
     assert mirror.asked == []
     assert tree(asked.folder / "project") == before
 
 
-def test_a_recipe_is_told_to_be_one(asked: Cli) -> None:
+def test_a_recipe_in_place_of_a_base_is_recognised(asked: Cli) -> None:
     asked.small.files["recipes/other.yaml"] = {**asked.small.files["recipes/tiny.yaml"], "name": "other"}
-    assert "it is a recipe: its base is tiny" in asked("lock", "--update", "other").err
+    said = asked("lock", "--update", "other")
+    said.failed(2, "lock-name-unknown")
+    assert "its base is tiny" in said.err
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -127,7 +129,7 @@ def test_an_unpinned_base_is_a_problem_when_it_is_named(asked: Cli) -> None:
 
 
 def test_a_section_without_a_request_and_one_that_was_edited_are_found(asked: Cli) -> None:
-    """The requests are the project's own, another one's, or nowhere."""
+    """The requests are in the project, in another one, or missing."""
     requests = asked.small.files.pop("recipes/locks/requests.yaml")
     said = asked("lock", "--check")
     assert said.code == 4
@@ -181,23 +183,22 @@ def test_a_check_finds_what_recipes_need_and_the_lock_lacks(asked: Cli) -> None:
 def test_the_image_of_a_pin_is_a_complete_reference(asked: Cli, image: str, what: str) -> None:
     asked.small.files["recipes/bases/vendor.yaml"]["pin"]["image"] = image
     said = asked("lock", "--update", "vendor")
-    assert (said.code, said.out) == (3, "")
+    said.failed(3, "value-invalid")
     assert what in said.err
 
 
 def test_a_registry_may_have_an_address_of_ipv6(asked: Cli) -> None:
     asked.small.files["recipes/bases/vendor.yaml"]["pin"]["image"] = "[::1]:1/team/app:1"
     said = asked("lock", "--update", "vendor")
-    assert said.code == 6
-    assert "http://[::1]:1: vendor: no connection" in said.err
+    said.failed(6, "connection-failed")
+    assert "http://[::1]:1: " in said.err
 
 
 def test_names_of_several_kinds_in_one_command(asked: Cli, mirror: Mirror) -> None:
     """Bases are asked for first: when one fails, nothing of the others is resolved."""
     asked.environ |= mirror.environment
     said = asked("lock", "--update", "tiny-wheels", "vendor")
-    assert said.code == 6
-    assert "vendor: no connection" in said.err
+    said.failed(6, "connection-failed")
     assert mirror.asked == []
 
 

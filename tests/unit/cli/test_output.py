@@ -1,4 +1,4 @@
-"""Standard output carries the result and nothing else; what a person reads goes to standard error."""
+"""Standard output has the result and nothing else; messages go to standard error."""
 
 from __future__ import annotations
 

@@ -10,48 +10,55 @@ ONE = ("run", "--recipe", "nemotron-omni", "--image", "x:1")
 TWO = ("run", "--recipe", "minimax-m2.7-dual", "--image", "x:1")
 HEAD = ("--role", "head", "--ip", "192.168.100.10", "--interface", "bond0")
 
-WRONG: list[tuple[tuple[str, ...], str]] = [
-    ((*ONE, "--profile", "fast"), "'fast'"),
-    ((*ONE, "--format", "k8s"), "[format-unknown]"),
-    ((*ONE, "--exec", "--format", "compose"), "[exec-not-docker]"),
-    ((*ONE, "--user", "me"), "[user-invalid]"),
-    ((*ONE, "--base", "ngc-26.04"), "builder new recipe NAME --extends nemotron-omni"),
-    ((*ONE, "--interface", "bond0"), "[node-options-without-role]"),
-    ((*ONE, *HEAD), "--role"),
-    (TWO, "--role head --ip ADDRESS --interface NAME --hca DEVICES"),
-    ((*TWO, *HEAD), "--hca, as `ibdev2netdev` lists them"),
-    ((*TWO, "--role", "both"), "[role-unknown]"),
-    ((*TWO, "--role", "worker", *HEAD[2:]), "[node-options-missing]"),
-    ((*TWO, "--netplan"), "[node-options-missing]"),
-    ((*TWO, "--netplan", "--ip", "192.168.100.10/24", "--interface", "bond0"), "[address-invalid]"),
-    ((*TWO, "--role", "head", "--ip", "1.2.3.4", "--interface", "b;id"), "[device-name-invalid]"),
-    ((*TWO, *HEAD, "--hca", "a b"), "[device-name-invalid]"),
-    (("run", "--recipe", "tiny"), "[image-not-built]"),
-    (("run", "--recipe", "tiny"), "builder build --recipe tiny --load; or name an image: --image REF"),
-    (("run", "--recipe", "tiny", "--profile", "ngram"), "builder build --recipe tiny --profile ngram --load"),
-    (("prefetch", "--recipe", "qwen3-omni", "--exec", "--json"), "[prefetch-options-conflict]"),
+WRONG: list[tuple[tuple[str, ...], str, str]] = [
+    ((*ONE, "--profile", "fast"), "profile-unknown", "'fast'"),
+    ((*ONE, "--format", "k8s"), "format-unknown", ""),
+    ((*ONE, "--exec", "--format", "compose"), "exec-not-docker", ""),
+    ((*ONE, "--user", "me"), "user-invalid", ""),
+    ((*ONE, "--base", "ngc-26.04"), "base-not-compatible", "builder new recipe NAME --extends nemotron-omni"),
+    ((*ONE, "--interface", "bond0"), "node-options-without-role", ""),
+    ((*ONE, *HEAD), "serve-role-unexpected", "--role"),
+    (TWO, "serve-role-missing", "--role head --ip ADDRESS --interface NAME --hca DEVICES"),
+    ((*TWO, *HEAD), "serve-hca-missing", "--hca, as `ibdev2netdev` lists them"),
+    ((*TWO, "--role", "both"), "role-unknown", ""),
+    ((*TWO, "--role", "worker", *HEAD[2:]), "node-options-missing", ""),
+    ((*TWO, "--netplan"), "node-options-missing", ""),
+    ((*TWO, "--netplan", "--ip", "192.168.100.10/24", "--interface", "bond0"), "address-invalid", ""),
+    ((*TWO, "--role", "head", "--ip", "1.2.3.4", "--interface", "b;id"), "device-name-invalid", ""),
+    ((*TWO, *HEAD, "--hca", "a b"), "device-name-invalid", ""),
+    (("run", "--recipe", "tiny"), "image-not-built", ""),
+    (
+        ("run", "--recipe", "tiny"),
+        "image-not-built",
+        "builder build --recipe tiny --load; or name an image: --image REF",
+    ),
+    (
+        ("run", "--recipe", "tiny", "--profile", "ngram"),
+        "image-not-built",
+        "builder build --recipe tiny --profile ngram --load",
+    ),
+    (("prefetch", "--recipe", "qwen3-omni", "--exec", "--json"), "prefetch-options-conflict", ""),
 ]
 
 
-@pytest.mark.parametrize(("words", "part"), WRONG, ids=[" ".join(words[1:])[:70] for words, _ in WRONG])
-def test_wrong_options_are_2_with_a_next_step(cli: Cli, words: tuple[str, ...], part: str) -> None:
+@pytest.mark.parametrize(("words", "id", "part"), WRONG, ids=[" ".join(words[1:])[:70] for words, *_ in WRONG])
+def test_wrong_options_are_2_with_a_next_step(cli: Cli, words: tuple[str, ...], id: str, part: str) -> None:
     said = cli(*words)
-    assert (said.code, said.out) == (2, "")
+    said.failed(2, id)
     assert part in said.err
 
 
 def test_an_unpinned_base_is_4_and_another_base_is_named(cli: Cli) -> None:
     said = cli("run", "--recipe", "qwen3.6-35b")
-    assert said.code == 4
+    said.failed(4, "base-not-pinned")
     assert "or --base vllm-openai-0.24.0; or name an image: --image REF" in said.err
 
 
 def test_without_docker_or_hf_it_is_5_and_no_folder_is_made(cli: Cli) -> None:
     prefetch = ("prefetch", "--recipe", "qwen3-omni", "--exec")
-    for words, what in (((*ONE, "--exec"), "[docker-missing]"), (prefetch, "[hf-missing]")):
+    for words, id in (((*ONE, "--exec"), "docker-missing"), (prefetch, "hf-missing")):
         said = cli(*words)
-        assert (said.code, said.out) == (5, "")
-        assert what in said.err
+        said.failed(5, id)
         assert "next:" in said.err
     assert list((cli.folder / "home").iterdir()) == []
 

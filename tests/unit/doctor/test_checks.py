@@ -1,4 +1,4 @@
-"""The doctor, with recorded outputs of a Spark and of a plain machine, and one thing broken at a time."""
+"""The doctor, on recorded outputs of a Spark and of a plain machine, with one fault at a time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CACHED = {"Cached": 29}
 
 @dataclass
 class Recorded:
-    """A machine as recorded: commands by their words, files by their paths."""
+    """A recorded machine: commands by their arguments, files by their paths."""
 
     commands: dict[str, Outcome] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Recorded:
 
 
 def spark(**changed: Any) -> Recorded:
-    """A DGX Spark with a direct link, in good order."""
+    """A DGX Spark with a direct link and without faults."""
     machine = Recorded(
         commands={
             DRIVER: Outcome(0, "580.142\n"),
@@ -125,14 +125,14 @@ def states(machine: Recorded, recipe: str | None = None, **more: Any) -> dict[st
 TWO: dict[str, Any] = {"recipe": "minimax-m2.7-dual", "interface": "enp1s0f0np0", "peer": "192.168.100.11"}
 
 
-def test_a_spark_in_good_order_passes_everything() -> None:
+def test_a_spark_without_faults_passes_every_check() -> None:
     found = states(spark(), **TWO)
     assert set(found.values()) == {"ok"}
     assert len(found) == len(CHECKS) - 3, "token, login and front end have nothing to do with it"
     assert states(spark(), "gemma4-31b")["token"] == "ok"
 
 
-def test_on_a_plain_machine_nothing_fails_that_cannot_be_seen() -> None:
+def test_on_a_plain_machine_unknown_facts_do_not_fail() -> None:
     plain = Recorded(files={"/proc/meminfo": meminfo(**SPARK_MEMORY)})
     assert "failed" not in states(plain).values()
     bare = states(Recorded(disk=None))
@@ -140,7 +140,7 @@ def test_on_a_plain_machine_nothing_fails_that_cannot_be_seen() -> None:
     assert bare == dict.fromkeys(bare, "unknown")
 
 
-def test_two_nodes_that_are_not_described_are_asked_for() -> None:
+def test_two_nodes_without_interface_and_peer_are_unknown() -> None:
     found = states(spark(), "minimax-m2.7-dual")
     assert (found["link"], found["peer"]) == ("unknown", "unknown")
     assert "link" not in states(spark(), "qwen3.6-35b")
@@ -169,7 +169,7 @@ def test_two_nodes_that_are_not_described_are_asked_for() -> None:
         ("peer", "failed", {"commands": {PING: Outcome(1, "message too long")}}),
     ],
 )
-def test_one_thing_broken_is_found_with_a_fix(check: str, state: str, changed: dict[str, Any]) -> None:
+def test_one_fault_is_found_with_a_fix(check: str, state: str, changed: dict[str, Any]) -> None:
     question = Question(spark(**changed), PROJECT.recipe(TWO["recipe"]), None, TWO["interface"], TWO["peer"])
     found = {item.id: item for item in examine(question)}
     assert found[check].state == state
@@ -199,7 +199,7 @@ def test_the_disk_has_room_for_all_of_the_weights_or_has_them() -> None:
     assert answers(local, "gemma4-12b-coder")["disk"].state == "ok"
 
 
-def test_kho_switched_off_is_fine() -> None:
+def test_kho_switched_off_passes() -> None:
     machine = spark(commands={"uname -r": Outcome(0, "7.0.0-1019-nvidia\n")}, files={"/proc/cmdline": "quiet kho=off"})
     assert states(machine, **TWO)["kernel"] == "ok"
 
@@ -214,7 +214,7 @@ def test_an_engine_is_either_of_the_two() -> None:
     assert "docker (github.com/docker/buildx v0.21.2) or buildah" in answers(spark())["engine"].message
 
 
-def test_a_base_for_driver_590_runs_on_580_and_says_what_to_look_for() -> None:
+def test_a_base_for_driver_590_on_580_is_a_warning_with_the_log_line_to_check() -> None:
     found = answers(spark(), "nemotron-nano")["driver"]
     assert found.state == "warning"
     assert "built for 590.44 or newer" in found.message
@@ -235,7 +235,7 @@ CONFIG = "/home/spark/.docker/config.json"
         ({"credsStore": "pass"}, "ok"),
     ],
 )
-def test_a_login_for_nvidias_registry_is_looked_for_and_never_read(config: dict[str, Any], state: str) -> None:
+def test_a_login_for_nvidias_registry_is_found_and_not_used(config: dict[str, Any], state: str) -> None:
     machine = spark(files={CONFIG: json.dumps(config)}, variables={"HOME": "/home/spark"})
     found = answers(machine, "gpt-oss-120b")["registry"]
     assert found.state == state
@@ -243,6 +243,6 @@ def test_a_login_for_nvidias_registry_is_looked_for_and_never_read(config: dict[
     assert "registry" not in answers(machine, "qwen3.6-35b")
 
 
-def test_a_front_end_on_a_network_of_its_own_is_fine() -> None:
+def test_a_front_end_on_a_network_of_its_own_passes() -> None:
     machine = spark(running=(ListedContainer("ui", FRONT_END, ("ai",)),))
     assert states(machine)["front-end"] == "ok"

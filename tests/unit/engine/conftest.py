@@ -17,7 +17,7 @@ RECORD = """#!/bin/sh
 
 @dataclass
 class Programs:
-    """Shell scripts that stand for programs: nothing else is on PATH. Each call is recorded."""
+    """Shell scripts in place of programs: nothing else is on PATH. Each call is recorded."""
 
     folder: Path
     socket: Path
@@ -51,7 +51,7 @@ esac""",
         )
 
     def buildah(self, *, version: str = "buildah version 1.28.2 (image-spec 1.0.2-dev)", build: str = "exit 0") -> None:
-        """A buildah with an unshare that runs what it is given."""
+        """A buildah, and an unshare that runs its command."""
         self.add("buildah", f"if [ \"$1\" = --version ]; then echo '{version}'; exit 0; fi\n{build}")
         self.add("unshare", 'while [ "${1#--}" != "$1" ]; do shift; done\nexec "$@"')
         self.add("true")
@@ -91,7 +91,7 @@ def request_for(tmp_path: Path) -> Callable[..., BuildRequest]:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that ended and was not waited for does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

@@ -120,7 +120,7 @@ def test_usable(programs: Programs) -> None:
 @pytest.mark.parametrize(
     "version", ["buildah version 1.39.3 (image-spec 1.1.0)", "buildah version 2.0", "buildah version 1.28.0-dev"]
 )
-def test_newer_ones_are_usable(programs: Programs, version: str) -> None:
+def test_newer_versions_are_usable(programs: Programs, version: str) -> None:
     programs.buildah(version=version)
     assert BuildahEngine().probe().usable
 
@@ -149,7 +149,7 @@ def test_broken(programs: Programs) -> None:
     assert BuildahEngine().probe().problem == "buildah does not start"
 
 
-def test_where_no_namespaces_may_be_made(programs: Programs, user: int) -> None:
+def test_without_permission_for_namespaces(programs: Programs, user: int) -> None:
     programs.buildah()
     programs.add("unshare", "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1")
     info = BuildahEngine().probe()

@@ -210,7 +210,7 @@ class TestContainers:
         assert (made.words, made.env, made.host["NetworkMode"]) == (["sh", "-c", "x"], {"A": "b"}, "none")
         assert not fake.left()
 
-    def test_one_that_does_not_end_in_time(self, fake: DockerDaemon) -> None:
+    def test_a_container_that_does_not_end_in_time(self, fake: DockerDaemon) -> None:
         fake.program = lambda container: int(container.asked.wait(60)) + 142
         with Daemon() as daemon:
             container = daemon.create("one", "app:1", [])
@@ -231,7 +231,7 @@ class TestContainers:
             threading.Timer(0.2, container.remove).start()
             assert container.wait(60) == 137
 
-    def test_what_is_not_there(self, fake: DockerDaemon) -> None:
+    def test_a_missing_image_or_container(self, fake: DockerDaemon) -> None:
         with Daemon() as daemon:
             with fails(EngineError, "docker-refused"):
                 daemon.create("one", "app:2", [])
@@ -240,7 +240,7 @@ class TestContainers:
             with fails(EngineError, "docker-refused"):
                 container.state()
 
-    def test_one_that_does_not_start(self, fake: DockerDaemon) -> None:
+    def test_a_container_that_does_not_start(self, fake: DockerDaemon) -> None:
         fake.refuse = lambda container: "could not select device driver"
         with Daemon() as daemon:
             container = daemon.create("one", "app:1", [])

@@ -1,4 +1,4 @@
-"""The docker engine: what it asks of `docker`, and what it makes of the answers."""
+"""The docker engine: the commands it runs, and results and errors from their output."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_steps_have_no_network_when_the_daemon_pulls_a_base(
     assert call[call.index("--network") + 1] == "none"
 
 
-def test_a_base_that_is_here_stands_for_the_one_that_a_stage_names(
+def test_a_local_base_replaces_the_reference_of_a_stage(
     programs: Programs, request_for: Request, tmp_path: Path
 ) -> None:
     programs.docker()
@@ -62,8 +62,10 @@ def test_a_base_that_is_here_stands_for_the_one_that_a_stage_names(
     )
 
 
-def test_a_daemon_that_reads_no_folders_is_told_apart(programs: Programs, request_for: Request, tmp_path: Path) -> None:
-    # What moby 26.1 says without the containerd image store.
+def test_a_daemon_that_reads_no_layouts_raises_layout_error(
+    programs: Programs, request_for: Request, tmp_path: Path
+) -> None:
+    # The message of moby 26.1 without the containerd image store.
     programs.docker(build="echo '#2 ERROR: unknown scheme oci-layout: not found' >&2; exit 1")
     with fails(LayoutError, "engine-layout-unsupported") as caught:
         DockerEngine().build(request_for(), tmp_path / "layer.tar", print)
@@ -114,13 +116,13 @@ def test_a_remote_builder_needs_no_local_daemon(programs: Programs) -> None:
     assert DockerEngine("far-away").probe().usable
 
 
-def test_a_docker_that_hangs_is_not_waited_for(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_docker_that_hangs_is_not_usable(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("builder.engine.process.capture.__kwdefaults__", {"timeout": 0.2})
     programs.add("docker", "while :; do :; done")
     assert not DockerEngine().probe().usable
 
 
-def test_a_docker_that_may_not_be_run(programs: Programs) -> None:
+def test_a_docker_without_permission_to_run(programs: Programs) -> None:
     programs.add("docker")
     (programs.folder / "docker").chmod(0o644)
     assert DockerEngine().probe().problem == "the command docker is not installed"

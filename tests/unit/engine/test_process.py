@@ -1,4 +1,4 @@
-"""Processes: their lines as they come, and none left behind."""
+"""Processes: output line by line, and no process left behind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sh(script: str) -> list[str]:
     return ["/bin/sh", "-c", script]
 
 
-def test_lines_come_as_they_are_written() -> None:
+def test_lines_arrive_as_they_are_written() -> None:
     seen: list[tuple[str, float]] = []
     begin = time.monotonic()
     outcome = run(
@@ -101,7 +101,7 @@ def test_an_interrupt_ends_the_process_and_its_children(error: type[BaseExceptio
     assert gone(pids)
 
 
-def test_one_that_does_not_listen_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "PATIENCE", 0.3)
     pids: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Which engine is used, and what is said where none can be."""
+"""Selection of the engine, and the error without a usable one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_environment_chooses_unless_the_command_line_does(
     assert select_engine("docker").name == "docker"
 
 
-def test_none_at_all_says_what_each_lacks_and_what_to_install(programs: Programs) -> None:
+def test_without_an_engine_the_error_has_every_problem_and_a_package(programs: Programs) -> None:
     programs.docker(daemon=False)
     with fails(EngineError, "engine-missing") as caught:
         select_engine("auto")
@@ -43,14 +43,14 @@ def test_none_at_all_says_what_each_lacks_and_what_to_install(programs: Programs
     assert "buildah" in error.next
 
 
-def test_the_chosen_one_is_not_replaced_by_another(programs: Programs) -> None:
+def test_a_chosen_engine_is_not_replaced(programs: Programs) -> None:
     programs.buildah()
     with fails(EngineError, "engine-missing") as caught:
         select_engine("docker")
     assert "Docker" in caught.value.next
 
 
-def test_names_that_are_none(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_names(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     with fails(UsageError, "engine-unknown") as caught:
         select_engine("podman")
     assert caught.value.cause == "engines: auto, docker, buildah"
@@ -60,7 +60,7 @@ def test_names_that_are_none(programs: Programs, monkeypatch: pytest.MonkeyPatch
     assert caught.value.where == "BUILDER_ENGINE"
 
 
-def test_a_builder_is_dockers(programs: Programs) -> None:
+def test_a_builder_needs_docker(programs: Programs) -> None:
     programs.docker(daemon=False)
     programs.buildah()
     assert select_engine("auto", "far-away").name == "docker"

@@ -1,4 +1,4 @@
-"""The generated documents are committed as generated, and have every row that the reference documents have."""
+"""The committed documents equal the generated ones, and have every row of the reference documents."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def test_committed_is_generated(path: str) -> None:
     assert (ROOT / "docs" / path).read_text("utf-8") == DOCUMENTS[path], "run: python -m builder.guide"
 
 
-def test_no_page_is_left_of_a_recipe_that_is_gone() -> None:
+def test_every_page_has_a_recipe() -> None:
     assert {path.name for path in (ROOT / "docs/recipes").glob("*.md")} == {
         path.removeprefix("recipes/") for path in DOCUMENTS if path.startswith("recipes/")
     }
 
 
-def test_every_row_of_the_three_documents_is_there() -> None:
+def test_every_row_of_the_three_documents_is_present() -> None:
     rows = yaml.safe_load((ROOT / "builder/guide/symptoms.yaml").read_text("utf-8"))
     count = {
         source: sum(source in row["source"] for row in rows)
@@ -46,7 +46,7 @@ def test_every_row_of_the_three_documents_is_there() -> None:
             assert find_rule(row["rule"])
 
 
-def test_a_page_says_all_that_profiles_bring_along() -> None:
+def test_a_page_has_the_notes_and_rules_of_every_profile() -> None:
     for name in PROJECT.recipe_names():
         page = DOCUMENTS[f"recipes/{name}.md"]
         for profile in PROJECT.recipe(name).profiles.values():

@@ -1,4 +1,4 @@
-"""How recipes are run: every output is parsed back and must say what the container is."""
+"""Containers of recipes: every output format, parsed back, describes the same container."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def made(recipe: Recipe, node: Node | None = None, **options: Any) -> Container:
 
 
 def parsed(command: str) -> list[str]:
-    """The words that a real shell makes of a command."""
+    """The arguments that a real shell parses from a command."""
     script = f"docker() {{ printf '%s\\0' docker \"$@\"; }}\n{command}"
     env = {**os.environ, "HOME": "/home/x y"}
     result = subprocess.run(["bash", "-c", script], env=env, capture_output=True, check=True)
@@ -46,7 +46,7 @@ def parsed(command: str) -> list[str]:
 
 
 def unit_words(line: str) -> list[str]:
-    """What systemd makes of a command line: quotes and backslashes as a shell's, then %% and $$."""
+    """The arguments that systemd parses from a command line: quotes and backslashes as a shell's, then %% and $$."""
     return [word.replace("%%", "%").replace("$$", "$") for word in shlex.split(line)]
 
 
@@ -113,9 +113,9 @@ def test_every_format_of_every_recipe_and_profile_is_the_same_container(
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
 @pytest.mark.parametrize(("name", "profile", "node"), SERVED, ids=str)
-def test_systemd_takes_every_unit(name: str, profile: str | None, node: Node, tmp_path: Path) -> None:
+def test_systemd_accepts_every_unit(name: str, profile: str | None, node: Node, tmp_path: Path) -> None:
     _, c = each(name, profile, node)
-    # A stand-in for docker: the verifier asks whether the program is there.
+    # A stub of docker: the verifier checks that the program exists.
     text = systemd(c, home=HOME).replace("docker.service", "").replace("docker ", "/bin/true ")
     (tmp_path / "vllm.service").write_text(text)
     argv = ["systemd-analyze", "verify", "--man=no", str(tmp_path / "vllm.service")]
@@ -123,7 +123,7 @@ def test_systemd_takes_every_unit(name: str, profile: str | None, node: Node, tm
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_what_a_spark_needs_is_there() -> None:
+def test_every_container_has_what_a_spark_needs() -> None:
     words = docker_words(made(PROJECT.recipe("nemotron-omni"), port=9000, offline=True, user="1000:1000"))
     pairs = list(pairwise(words))
     for pair in [
@@ -145,7 +145,7 @@ def test_what_a_spark_needs_is_there() -> None:
     )
 
 
-def test_vllm_serve_is_said_where_the_base_passes_its_command_through_and_nowhere_else() -> None:
+def test_vllm_serve_is_in_the_command_only_if_the_entrypoint_of_the_base_passes_it_through() -> None:
     assert made(PROJECT.recipe("gpt-oss-120b")).command[:3] == ("vllm", "serve", "openai/gpt-oss-120b")
     assert made(PROJECT.recipe("qwen3.6-35b")).command[0] == "nvidia/Qwen3.6-35B-A3B-NVFP4"
 
@@ -168,7 +168,7 @@ def test_two_nodes(name: str) -> None:
     assert ("NCCL_IB_HCA" in dict(head.env)) == (name == "minimax-m2.7-dual")
 
 
-def test_two_nodes_need_to_know_which_one_and_its_devices() -> None:
+def test_two_nodes_need_a_role_and_devices() -> None:
     recipe = PROJECT.recipe("minimax-m2.7-dual")
     with fails(UsageError, "serve-role-missing"):
         container(recipe, PROJECT.base(recipe.base), IMAGE)
@@ -238,10 +238,10 @@ TEXT = st.text(st.characters(blacklist_categories=("Cc", "Cs"), blacklist_charac
 
 
 @given(TEXT)
-def test_any_word_survives_the_shell(word: str) -> None:
+def test_any_argument_survives_the_shell(word: str) -> None:
     assert shlex.split(shell(word)) == [word.replace("~/", "$HOME/", 1) if word.startswith("~/") else word]
 
 
 @given(TEXT)
-def test_any_word_survives_a_unit(word: str) -> None:
+def test_any_argument_survives_a_unit(word: str) -> None:
     assert unit_words(unit_word(word)) == [word]
