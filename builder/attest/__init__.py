@@ -1,1 +1,1 @@
-"""What an image was built from: receipts of layers."""
+"""Receipts of layers: the inputs that an image was built from."""

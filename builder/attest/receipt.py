@@ -68,7 +68,7 @@ class Ledger:
         """All reads, sorted. Raises PinError when a locked input was not read."""
         if missing := sorted(set(self._locked.values()) - self._seen):
             names = ", ".join(item.name for item in missing[:5])
-            raise self._refusal(names, "it is locked for this layer, but nothing read it")
+            raise self._refusal(names, "it is locked for this layer, but was not read")
         return tuple(sorted(self._seen))
 
     def _refusal(self, name: str, cause: str) -> PinError:

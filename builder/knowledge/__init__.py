@@ -1,1 +1,1 @@
-"""What is known about GB10 and vLLM: option tables for each vLLM version, and the rules of the hardware."""
+"""Facts about GB10 and vLLM: option tables for each vLLM version, log lines, drafters, and the hardware rules."""

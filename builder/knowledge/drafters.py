@@ -33,5 +33,5 @@ def drafters() -> tuple[Drafter, ...]:
 
 
 def drafter(name: str) -> Drafter | None:
-    """A drafter by its repository; None when it is not a known one."""
+    """A drafter by its repository; None when it is unknown."""
     return next((item for item in drafters() if item.id == name), None)

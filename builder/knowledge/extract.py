@@ -19,7 +19,7 @@ _LIBRARIES = ("torch", "flashinfer-python", "fastsafetensors", "instanttensor", 
 
 
 def extract(version: str, sdist: Path) -> Table:
-    """The table of `version` from its source distribution. Raises InvalidError when something has moved."""
+    """The table of `version` from its source distribution. Raises InvalidError for a definition that moved."""
     sources = Sources.from_sdist(sdist)
     try:
         return read(version, sources, hashlib.sha256(sdist.read_bytes()).hexdigest())
@@ -72,7 +72,7 @@ def _frontend_flags(sources: Sources) -> Iterator[Found]:
     path = next((p for p in modules if b"\nclass FrontendArgs(" in sources.files[p]), None)
     if path is None:
         raise moved_error("no class FrontendArgs", where="vllm/entrypoints")
-    # Handled before the parser is made: hands the whole command line to vllm-omni.
+    # vLLM handles it before its parser exists, and passes the whole command line to vllm-omni.
     if '"--omni"' in sources.text("vllm/entrypoints/cli/main.py"):
         yield "omni", "switch", ()
     for node in sources.tree(path).body:
@@ -228,7 +228,7 @@ def _docker(sources: Sources) -> dict[str, str]:
 
 
 def _fp8_constants(sources: Sources) -> tuple[str, ...]:
-    """Constants of w8a8_utils.py that hold what a function of the same name in lower case says."""
+    """Constants of w8a8_utils.py that hold the result of the function of the same name in lower case."""
     names = []
     for node in sources.tree(_W8A8).body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
@@ -245,7 +245,7 @@ def dump(table: Table) -> str:
     class Dumper(yaml.SafeDumper):
         pass
 
-    # Lists in flow style and wrapped: a table is read by people who look for one name in it.
+    # Lists in flow style and wrapped, so that people find a name in a table.
     Dumper.add_representer(list, lambda d, v: d.represent_sequence("tag:yaml.org,2002:seq", v, flow_style=True))
     data = table.model_dump(mode="json")
     text = yaml.dump(data, Dumper=Dumper, sort_keys=False, width=116, default_flow_style=False)

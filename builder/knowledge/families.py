@@ -1,4 +1,4 @@
-"""Derives from the name of a model's repository: its family, the format of its weights, whether it has experts.
+"""Derives facts from the name of a model's repository: family, format of the weights, and whether it has experts.
 
 Values in the recipe take precedence. Without them, these functions make the rules about a model hold for its copies and
 quantisations too.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 _FAMILIES = (
-    # What a name has to contain, small letters and digits only; the first that fits.
+    # The part of a name, lower-case letters and digits only; the first match counts.
     ("nemotron3nanoomni", "nemotron-omni"),
     ("nemotron3nano", "nemotron-nano"),
     ("nemotron3super", "nemotron-super"),
@@ -34,17 +34,17 @@ _WEIGHTS = (("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("fp8", "fp8"), ("int4|gptq|
 
 
 def family_of(id: str) -> str | None:
-    """The family that a repository's name tells, as recipes call it; None for one that no rule knows."""
+    """The family in a repository's name, as `model.family` in recipes; None when no family matches."""
     name = re.sub(r"[^a-z0-9]", "", id.rpartition("/")[2].lower())
     return next((family for part, family in _FAMILIES if part in name), None)
 
 
 def weights_of(id: str) -> str | None:
-    """The format of the weights that a repository's name tells, as `model.weights` has it; None where it does not."""
+    """The format of the weights in a repository's name, as `model.weights` in recipes; None without one."""
     name = id.rpartition("/")[2].lower()
     return next((weights for part, weights in _WEIGHTS if re.search(rf"(^|[^a-z0-9])({part})", name)), None)
 
 
 def has_experts(id: str) -> bool:
-    """Whether a repository's name tells the parameters that are active, as -A3B does: those models have experts."""
+    """Whether a repository's name has a number of active parameters, such as -A3B: those models have experts."""
     return re.search(r"-A\d+(\.\d+)?B(-|$)", id, re.IGNORECASE) is not None

@@ -22,12 +22,12 @@ from builder.plan.use import Scope, make_use
 from builder.project import Project
 
 _WITHOUT_COMMAND = ("GB10-022", "GB10-023", "GB10-024", "GB10-025", "GB10-028", "GB10-036", "GB10-037")
-"""Rules that hold for a base that builds its serving command itself: those about the base."""
+"""The rules that apply to a base that builds its serving command itself: those about the base."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule that a recipe breaks. reason: of the override; None where there is none. on: bases, where not on all."""
+    """A rule that a recipe breaks. reason: of the override; None without one. on: bases; empty when on all."""
 
     rule: Rule
     recipe: str
@@ -48,8 +48,8 @@ class Finding:
 def lint(project: Project, names: Iterable[str] | None = None, *, base: str | None = None) -> list[Finding]:
     """Findings for these recipes, in the order of recipes, profiles and rules.
 
-    names: all when None; with a base those that can be built on it. Raises UsageError for a base that is none, and for
-    a recipe by name that cannot be built on it.
+    names: all when None; with a base, those that can be built on it. Raises UsageError for an unknown base, and for a
+    named recipe that cannot be built on it.
     """
     found: list[Finding] = []
     fits = False
@@ -71,11 +71,11 @@ def lint(project: Project, names: Iterable[str] | None = None, *, base: str | No
 def _fits(project: Project, recipe: Recipe, base: str) -> bool:
     """Whether the recipe or one of its profiles can be built on the base."""
     profiles = (None, *recipe.profiles)
-    return any(_on(project, with_profile(recipe, profile, project.shared_profiles), base) for profile in profiles)
+    return any(_bases(project, with_profile(recipe, profile, project.shared_profiles), base) for profile in profiles)
 
 
-def _on(project: Project, recipe: Recipe, base: str | None) -> list[Base]:
-    """The bases to look at: that one where the recipe fits it, all that it names without one."""
+def _bases(project: Project, recipe: Recipe, base: str | None) -> list[Base]:
+    """The bases to check: `base` if the recipe can be built on it; without `base`, all that the recipe names."""
     if base is None:
         return fitting_bases(project, recipe)
     try:
@@ -95,8 +95,8 @@ def lint_recipe(
     for profile in profiles if profiles is not None else (None, *recipe.profiles):
         served = with_profile(recipe, profile, project.shared_profiles)
         # A profile may have a base of its own.
-        bases = _on(project, served, base)
-        for finding in _merged([_judge(project, served, item, profile) for item in bases], len(bases)):
+        bases = _bases(project, served, base)
+        for finding in _merged([_findings(project, served, item, profile) for item in bases], len(bases)):
             inherited = any(_same(finding, other) for other in found)
             if not inherited:
                 found.append(replace(finding, file=str(places.find(finding)[0]), line=places.find(finding)[1]))
@@ -104,7 +104,7 @@ def lint_recipe(
 
 
 def subject(project: Project, recipe: Recipe, base: Base, profile: str | None = None) -> Subject:
-    """What rules look at: the recipe on that base. Needs neither pins nor locks of the base."""
+    """The input of the rules: the recipe on that base. Needs neither pins nor locks of the base."""
     env: dict[str, str] = dict(base.env)
     unfit: list[tuple[str, str]] = []
     taken: set[str] = set()
@@ -123,13 +123,13 @@ def subject(project: Project, recipe: Recipe, base: Base, profile: str | None = 
     return Subject(recipe, base, {**env, **recipe.env, **recipe.run.env}, tuple(unfit), profile)
 
 
-def _judge(project: Project, recipe: Recipe, base: Base, profile: str | None) -> list[Finding]:
-    looked_at = subject(project, recipe, base, profile)
+def _findings(project: Project, recipe: Recipe, base: Base, profile: str | None) -> list[Finding]:
+    checked = subject(project, recipe, base, profile)
     return [
         Finding(rule, recipe.name, problem.message, problem.path, profile, recipe.rules.get(rule.id), (base.name,))
         for rule in all_rules()
         if base.entrypoint != "environment" or rule.id in _WITHOUT_COMMAND
-        for problem in rule.check(looked_at)
+        for problem in rule.check(checked)
     ]
 
 
@@ -151,7 +151,7 @@ def _same(one: Finding, other: Finding) -> bool:
 
 
 class _Places:
-    """Where in the files of a recipe something stands: in its own, or in the one it extends."""
+    """Finds the line of a finding in a recipe's file or in the files that it extends."""
 
     def __init__(self, project: Project, recipe: Recipe) -> None:
         self._files: list[Path] = []
@@ -165,7 +165,7 @@ class _Places:
         return [(path, compose(read_text(path))) for path in self._files]
 
     def find(self, finding: Finding) -> tuple[str, int]:
-        """File and line; the whole path is looked for first, in the profile and then in the recipe, then less of it."""
+        """File and line of the longest part of the finding's path that is in the profile or the recipe."""
         for length in range(len(finding.path), 0, -1):
             path = finding.path[:length]
             for prefix in ([("profiles", finding.profile)] if finding.profile else []) + [()]:

@@ -1,4 +1,4 @@
-"""Log lines: what a warning looks like, and lines of vLLM's log with their meaning (loglines.yaml)."""
+"""Log lines: patterns of warnings, and known lines of vLLM's log with their meaning (loglines.yaml)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import yaml
 PROGRAM_WARNING = re.compile(
     r"\b(?:WARN|WARNING|ERROR|CRITICAL|FATAL)\b|\b\w*Warning\b|\bwarning:|\b[Dd]eprecated\b|\b[Ee]rror:|Traceback"
 )
-"""What a warning looks like in the output of Python, a compiler or a logger."""
+"""A warning in the output of Python, a compiler or a logger."""
 
 SERVER_WARNING = re.compile(r"\b(?:WARNING|ERROR|CRITICAL|FATAL)\b|Traceback \(most recent call last\)|\b\w*Warning: ")
-"""What a warning looks like in the log of vLLM's server."""
+"""A warning in the log of vLLM's server."""
 
 
 @dataclass(frozen=True)
 class LogLine:
-    """A line as people see it. pattern: the regular expression that finds it in a log; None where people must look."""
+    """A known line of a log. pattern: the regular expression that finds it; None when only people can recognise it."""
 
     line: str
     good: bool

@@ -13,12 +13,12 @@ from builder.errors import InvalidError
 
 _FILE_LIMIT = 16 << 20
 _ARCHIVE_LIMIT = 2 << 30
-"""Bytes of one file that is looked at, and of all files, unpacked: vLLM's largest is 1 MB, all are 200 MB."""
+"""Bytes of one file that is read, and of all files, unpacked: vLLM's largest is 1 MB, all are 200 MB."""
 
 
 @dataclass(frozen=True)
 class Hint:
-    """What a type annotation says: the strings of its Literals, and the plain names in it."""
+    """The content of a type annotation: the strings of its Literals, and the plain names in it."""
 
     literals: tuple[str, ...]
     names: frozenset[str]
@@ -42,7 +42,7 @@ class Sources:
 
     @classmethod
     def from_sdist(cls, path: Path) -> Sources:
-        """Reads a .tar.gz. Only what an extractor may look at is kept; nothing is written. Raises InvalidError."""
+        """Reads a .tar.gz. Only the files that an extractor reads are kept; nothing is written. Raises InvalidError."""
         files: dict[str, bytes] = {}
         total = 0
         try:
@@ -102,7 +102,7 @@ class Sources:
         return next((path for path in (f"{base}.py", f"{base}/__init__.py") if path in self.files), None)
 
     def find(self, path: str, name: str, depth: int = 0) -> tuple[str, ast.stmt] | None:
-        """Where `name`, as seen in module `path`, is defined: the module's path and the assignment or class.
+        """The definition of `name`, as seen in module `path`: the defining module's path, and the assignment or class.
 
         Follows imports, also those under `if TYPE_CHECKING:`.
         """
@@ -121,7 +121,7 @@ class Sources:
         return self.find(imported, name, depth + 1) if imported is not None and imported != path else None
 
     def hint(self, path: str, node: ast.expr | None, depth: int = 0) -> Hint:  # noqa: PLR0911
-        """What the annotation `node` in module `path` says, with the names in it resolved."""
+        """The hint of the annotation `node` in module `path`, with the names in it resolved."""
         if node is None or depth > 8:
             return Hint((), frozenset())
         if isinstance(node, ast.Constant):

@@ -1,4 +1,4 @@
-"""Rule, and the register of all rules of the hardware."""
+"""Rule: one rule of the hardware; and the registry of all rules."""
 
 from __future__ import annotations
 

@@ -44,12 +44,12 @@ class Subject:
 
     @cached_property
     def table(self) -> Table | None:
-        """The option table of the base's vLLM; None where there is none."""
+        """The option table of the base's vLLM; None without one."""
         return load_table(self.base.vllm) if self.base.vllm else None
 
     @cached_property
     def vllm(self) -> Version | None:
-        """The base's vLLM; None where it is not known."""
+        """The base's vLLM; None when unknown."""
         return python_version(self.base.vllm) if self.base.vllm else None
 
     @cached_property
@@ -59,7 +59,7 @@ class Subject:
 
     @cached_property
     def flags(self) -> dict[str, Any]:
-        """The options of the serving command. JSON that is written as text, as in a shell, is what it says."""
+        """The options of the serving command. A value that is JSON text, as in a shell, is parsed."""
         return {name: _read(value) for name, value in self.recipe.serve.flags.items() if value is not None}
 
     def flag(self, name: str) -> str | None:
@@ -85,13 +85,13 @@ class Subject:
         return self.speculation.get("method") == "dflash"
 
     @cached_property
-    def kin(self) -> str | None:
-        """The model's family: what the recipe says, or what the model's name tells."""
+    def model_family(self) -> str | None:
+        """The model's family: from the recipe, else from the model's name."""
         return self.model.family or family_of(self.model.id)
 
     @cached_property
     def weights(self) -> str | None:
-        """The format of the weights: what the recipe says, or what the model's name tells."""
+        """The format of the weights: from the recipe, else from the model's name."""
         return self.model.weights or weights_of(self.model.id)
 
     @property
@@ -104,10 +104,10 @@ class Subject:
 
     def family(self, *names: str) -> bool:
         """Whether the model is of one of these families."""
-        return self.kin in names
+        return self.model_family in names
 
     def on(self, *tags: str) -> bool:
-        """Whether the base is NVIDIA's image of one of these tags, post releases included, whatever its name here."""
+        """Whether the base is NVIDIA's image of one of these tags, post releases included, under any name."""
         if self.base.family != "ngc":
             return False
         image = self.base.pin.image.rpartition(":")[2].removesuffix("-py3") if self.base.pin else ""
@@ -124,7 +124,7 @@ def _read(value: Any) -> Any:
         return value
 
 
-def at(flag: str, message: str) -> Problem:
+def option_problem(flag: str, message: str) -> Problem:
     """A problem with an option of the serving command."""
     return Problem(message, ("serve", "flags", flag))
 

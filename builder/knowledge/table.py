@@ -19,10 +19,10 @@ FlagKind = Literal["value", "toggle", "switch"]
 class Table(Strict):
     """One vLLM version, read from its source distribution.
 
-    flags: options of `vllm serve` without dashes. choices: what an option accepts, where that is a closed set; backend
-    names are matched without regard to case. json_keys: the keys of options that take JSON. extras: what `vllm[NAME]`
-    installs besides. libraries: what its CUDA requirements pin. docker: the arguments that its Dockerfile builds the
-    official image with. fp8_constants: the module constants of w8a8_utils.py that hold the answer of a function.
+    flags: options of `vllm serve` without dashes. choices: the values of an option that accepts a closed set; backend
+    names are matched without regard to case. json_keys: the keys of options that take JSON. extras: the packages that
+    `vllm[NAME]` adds. libraries: the pins of its CUDA requirements. docker: the arguments that its Dockerfile builds
+    the official image with. fp8_constants: the module constants of w8a8_utils.py that hold the result of a function.
     """
 
     vllm: Version
@@ -60,7 +60,7 @@ def versions() -> tuple[str, ...]:
 
 @cache
 def load_table(version: str) -> Table | None:
-    """The table of a vLLM version; None where there is none. A local version (0.19.0+nv26.4) has its release's."""
+    """The table of a vLLM version; None without one. A local version (0.19.0+nv26.4) has its release's."""
     from builder.model.yamlfile import load
 
     release = re.fullmatch(r"(\d+\.\d+\.\d+)(\+.*)?", version)

@@ -1,4 +1,4 @@
-"""Whether pinned bases and locked sources are still available: asks registries and mirrors, downloads nothing."""
+"""Checks that pinned bases and locked sources are still available, by requests to registries and mirrors."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def check_bases(bases: Sequence[Base], registry: Registry | None = None) -> Avai
     for (base, key, _), error in zip(asked, each(ask, asked, BuilderError), strict=True):
         if isinstance(error, BuilderError):
             row = problem("base", base.name, error)
-            # A new pin does not solve a fault of the registry.
+            # A new pin does not repair a faulty registry.
             is_server_fault = isinstance(error, NetworkError | MismatchError)
             advice = row.next if is_server_fault else f"builder lock --update {base.name}"
             problems.append(Problem("base", base.name, f"{key}: {row.what}", advice, row.code))
@@ -75,8 +75,8 @@ def check_bases(bases: Sequence[Base], registry: Registry | None = None) -> Avai
 def check_sources(inputs: Sequence[Input], hosts: Hosts | None = None) -> Availability:
     """Ask every mirror of each source whether it has the archive in the locked size; nothing is downloaded.
 
-    A source is a problem when no mirror has it: with the exit code of PinError when every mirror says that the file is
-    gone or has another file, with that of NetworkError when one of them does not answer.
+    A source is a problem when no mirror has it: with the exit code of PinError when the file is gone
+    from every mirror or differs there, with that of NetworkError when one of them does not answer.
     """
     known = hosts or machine_hosts({"source"})
     asked = [(item, mirror) for item in inputs for mirror in _known_candidates(item, known)]
@@ -95,7 +95,7 @@ def check_sources(inputs: Sequence[Input], hosts: Hosts | None = None) -> Availa
 
 def _source_problem(item: Input, failures: dict[Candidate, TransferError], details: str) -> Problem:
     name = item.name.replace(" ", "/")
-    what = f"no mirror has {item.file}: {details or 'this machine knows none'}"
+    what = f"no mirror has {item.file}: {details or 'no mirror is configured'}"
     gone = all(error.reason in (Reason.GONE, Reason.WRONG) for error in failures.values())
     advice = f"builder lock --update {name}" if gone else "check the network and try again"
     return Problem("sources", name, what, advice, ExitCode.PIN if gone and failures else ExitCode.NETWORK)

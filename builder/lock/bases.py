@@ -67,7 +67,7 @@ def _look_up(base: Base, path: Path, root: Path, registry: Registry, today: str)
     try:
         pin = resolve_pin(base, registry, today)
     except (PinError, NetworkError) as error:
-        # A digest mismatch is the registry's fault: another pin does not solve it.
+        # A digest mismatch is the registry's fault: another pin does not repair it.
         is_wrong_image = isinstance(error, PinError) and not isinstance(error, MismatchError)
         advice = f"correct pin.image in recipes/bases/{path.name}" if is_wrong_image else error.next
         raise error.replaced(what=f"{base.name}: {error.what}", next=advice) from None

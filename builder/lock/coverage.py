@@ -1,4 +1,4 @@
-"""Whether the lock has every entry that recipes, layers and bases need. No network."""
+"""Checks that the lock has every entry that recipes, layers and bases need. No network."""
 
 from __future__ import annotations
 

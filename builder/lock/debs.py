@@ -43,7 +43,7 @@ def resolve_debs(request: DebRequest, roots: Sequence[str], *, keyring: Path = K
     what = f"{request.suite} {request.architecture}"
     if not roots:
         raise PinError(
-            f"this machine knows no mirror of the Debian archive for {what}",
+            f"no mirror of the Debian archive is configured for {what}",
             id="deb-mirror-unknown",
             next="set BUILDER_DEB_MIRROR",
         )

@@ -9,12 +9,12 @@ from typing import Literal
 from builder.errors import BuilderError, ExitCode, NetworkError, PinError
 
 Kind = Literal["debs", "wheels", "sources", "section", "base", "options"]
-"""section: a section whose kind is not known, as it cannot be read or is not requested."""
+"""section: a section of unknown kind: it cannot be read or is not requested."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One item of something locked: old is None for a new item, new is None for a removed item.
+    """A changed item of the lock: old is None for a new item, new is None for a removed item.
 
     kind and name: the section, base or option table. item: the package, source or digest. Equal versions mean that
     another field changed, such as the hash of the file.
@@ -29,7 +29,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem of something locked. next: the command that solves it. code: the exit code for it."""
+    """A problem of a section, base, source or option table. next: the command that solves it. code: exit code."""
 
     kind: Kind
     name: str
@@ -56,7 +56,7 @@ def problem(kind: Kind, name: str, error: BuilderError) -> Problem:
 def raise_for(problems: list[Problem], what: str) -> None:
     """Raise one error for all problems, if there are any: NetworkError when all are of the network, else PinError.
 
-    Its cause has one line for each distinct problem, with the names of everything that has it.
+    Its cause has one line for each distinct problem, with the names of all sections and bases that have it.
     """
     if not problems:
         return

@@ -68,7 +68,7 @@ def stale(
 ) -> str | None:
     """Why `section` does not answer `request`, or None. others: the existing sections, by name."""
     if not isinstance(section, DebLock | WheelLock) or type(section.request) is not type(request):
-        return f"holds {section.kind}, which is not what is requested"
+        return f"holds {section.kind}, which is not the requested kind"
     changed = [name for name in type(request).model_fields if getattr(section.request, name) != getattr(request, name)]
     if changed:
         return f"was resolved from another request: {', '.join(changed)} changed"
@@ -78,7 +78,7 @@ def stale(
         for name in section.request.without:
             other = others.get(name)
             if isinstance(other, WheelLock) and section.beside.get(name) != versions_digest(other):
-                return f"was resolved beside another {name} than there is now"
+                return f"was resolved beside another version of {name}"
     return None
 
 

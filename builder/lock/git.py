@@ -71,7 +71,7 @@ def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     except FileNotFoundError:
         raise UsageError("the command git is missing", id="git-missing", next="install the package git") from None
     except subprocess.TimeoutExpired:
-        raise NetworkError(f"git did not end within {_SECONDS} s", id="git-timeout") from None
+        raise NetworkError(f"git did not finish within {_SECONDS} s", id="git-timeout") from None
 
 
 def _fetch_error(address: str, tag: str, output: str) -> PinError | NetworkError:

@@ -35,7 +35,7 @@ def with_pin(text: str, pin: Pin, where: str) -> str:
         "the pin in this file cannot be edited",
         id="pin-not-editable",
         where=where,
-        cause="it is not a plain mapping, or its values are elsewhere in the file",
+        cause="it is not a plain mapping, or its values are in another place of the file",
         next=f"set pin.manifest to {pin.manifest} and pin.index to {pin.index} by hand",
     )
 

@@ -1,4 +1,4 @@
-"""`builder lock` and `--update`: resolves the selected bases, sources, tables and sections, and writes changes."""
+"""`builder lock` and `--update`: resolves selected bases, sources, option tables and sections; writes changes."""
 
 from __future__ import annotations
 

@@ -20,12 +20,12 @@ def sealed(section: Section) -> Section:
 
 
 def is_sealed(section: LockSection) -> bool:
-    """Whether the seal matches. A seal finds accidents, no attacks: a build checks each input by its own hash."""
+    """Whether the seal matches. A seal detects accidents, not attacks: a build checks each input by its own hash."""
     return section.seal == _seal(section)
 
 
 def versions_digest(section: WheelLock) -> str:
-    """A hash of names and versions: what a section binds the sections to that leave its wheels out."""
+    """A hash of names and versions. Sections that leave out these wheels record it in `beside`."""
     return fingerprint([[wheel.name, wheel.version] for wheel in section.wheels])
 
 

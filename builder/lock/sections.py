@@ -42,8 +42,8 @@ def update_sections(
 ) -> None:
     """Resolve the selected sections and write those that changed; `report` receives changes and failures.
 
-    Without `context.update` only stale sections. A section that others leave out of themselves (`without`) takes those
-    others along. A section whose packages stay the same keeps its `locked` time. Raises UsageError for an unknown name,
+    Without `context.update` only stale sections. Sections that leave out a selected section (`without`) are
+    selected too. A section whose packages stay the same keeps its `locked` time. Raises UsageError for an unknown name,
     and the errors of resolving unless `context.keep_going`.
     """
     locks = context.locks

@@ -1,4 +1,4 @@
-"""LockContext: one run of `builder lock`, its project and requests, and what the names on the command line mean."""
+"""LockContext: one run of `builder lock`; maps names on the command line to sections, bases and sources."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ class LockContext:
 
     root: the project folder that is written to. locks: the folder with requests.yaml, the first on the search path that
     has one; None when there is none, or when `writing` and it belongs to the installed package, which is never written
-    to. selection: what `names` mean. update: also resolve what is locked already. keep_going: record failures and
-    continue. remote: a check also asks registries and mirrors. say: receives a line for each step.
+    to. selection: the sections, bases, sources and option tables that `names` select. update: also resolve entries that
+    are locked already. keep_going: record failures and continue. remote: a check also asks registries and mirrors. say:
+    receives a line for each step.
 
     Raises UsageError for an unknown name, and when `writing` without a project of one's own.
     """

@@ -93,7 +93,7 @@ def _look_up(wanted: SourceKey, request: SourceRequest, before: Source | None, h
             f"{where}: its archive does not hold the tree of its tag",
             id="source-tree-mismatch",
             cause=f"the tag is commit {commit} with tree {tree}, the archive holds tree {archived}",
-            next="do not use the archive before you know the reason",
+            next="do not use the archive until you know the reason",
         )
     return found
 

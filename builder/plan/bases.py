@@ -1,4 +1,4 @@
-"""The base of an image: the bases that a recipe can be built on, and the one that a name selects."""
+"""Selects the base of an image from the bases that a recipe can be built on."""
 
 from __future__ import annotations
 

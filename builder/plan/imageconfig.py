@@ -1,4 +1,4 @@
-"""What an image's configuration is made of besides its layers: environment, labels, notes and creation date."""
+"""The parts of an image's configuration besides its layers: environment, labels, notes and creation date."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def labels(
 
 
 def notes(layers: Sequence[PlannedLayer]) -> tuple[str, ...]:
-    """What a user of the image must know about its layers."""
+    """Notes about the layers for users of the image."""
     notes = []
     for layer in layers:
         functions = layer.params.get("functions", "all")
@@ -64,7 +64,7 @@ def notes(layers: Sequence[PlannedLayer]) -> tuple[str, ...]:
 
 
 def created(project: Project, layers: Sequence[PlannedLayer]) -> str:
-    """The newest date of the lock sections that the image uses, so that an update of another section changes nothing.
+    """The newest date of the lock sections that the image uses; an update of another section does not change it.
 
     Raises PinError when an input is in none of them.
     """

@@ -18,7 +18,7 @@ from builder.unpack import FORMAT
 
 
 def toolchain_digest(toolchains: Sequence[PlannedLayer]) -> str:
-    """One digest over the toolchains for all build platforms."""
+    """A hash over the toolchains of all build platforms, so that keys do not depend on the build platform."""
     return fingerprint([layer.spec for layer in sorted(toolchains, key=lambda layer: layer.id)])
 
 

@@ -1,4 +1,4 @@
-"""A use of a layer to a planned layer: one function for each producer (files, dockerfile, config)."""
+"""Plans a use of a layer: one function for each producer (files, dockerfile, config)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def plan_layer(project: Project, use: Use, base: Base | None, recipe: Any, sibli
 
 
 def _config(use: Use, scope: Scope, base: Base | None, locked: Locked) -> PlannedLayer:
-    """What layers of every producer have; all of a `config` layer."""
+    """The parts that layers of all producers have; a `config` layer has no others."""
     layer = use.source.definition
     return PlannedLayer(
         id=use.id,
@@ -53,7 +53,7 @@ def _config(use: Use, scope: Scope, base: Base | None, locked: Locked) -> Planne
         params={name: list(value) if isinstance(value, tuple) else value for name, value in use.params.items()},
         inputs=one_per_file(locked.inputs),
         toolchain=layer.inputs.toolchain,
-        # A hermetic base is no image to read from: its files are inputs.
+        # A hermetic base has no image to read from: its files are inputs.
         reads_base=layer.reads_base and base is not None and base.pin is not None,
         env=tuple(
             Variable(item.name, scope.text(item.value), item.mode == "prepend", use.id)

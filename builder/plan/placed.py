@@ -1,4 +1,4 @@
-"""The `files` of a layer.yaml: as entries of a layer's description, and as a RUN instruction of its Dockerfile."""
+"""Renders the `files` of a layer.yaml: as entries of a layer's description, or as a RUN instruction."""
 
 from __future__ import annotations
 
@@ -65,5 +65,5 @@ def _format(text: str) -> str:
     """A format for printf that prints exactly this text."""
     escaped = text.replace("\\", "\\\\").replace("%", "%%")
     escaped = "".join(c if is_line(c) else f"\\{ord(c):03o}" for c in escaped)
-    # A format that begins with a dash would be an option.
+    # printf would read a format that begins with a dash as an option.
     return f"\\055{escaped[1:]}" if escaped.startswith("-") else escaped

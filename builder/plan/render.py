@@ -31,7 +31,7 @@ def render(project: Project, plan: Plan) -> str:
         )
     values = {
         "base": Quoted(f"{plan.base_image}@{plan.base_manifest}") if plan.base_image else Quoted("scratch"),
-        # Copied from the stage that unpacks: another stage in between would hold a second copy of all files.
+        # COPY from the stage that unpacks: a stage in between would hold a second copy of all files.
         "layers": [
             (Quoted(layer.id), "/out/" if layer.producer == "files" else "/")
             for layer in plan.layers

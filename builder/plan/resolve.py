@@ -1,4 +1,4 @@
-"""Recipe, base and lock to a plan: the order of the layers, their keys, and the image's configuration."""
+"""Resolves recipe, base and lock into a plan: the order of the layers, their keys, the image's configuration."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Checks that a layer's Dockerfile reads its context, its own stages, `scratch` and the pinned base, and nothing else.
 
 An engine would fetch anything else itself (images, URLs, other frontends), and the lock does not hold it. Engines
-differ in how they parse unusual syntax, so everything that is not known to be harmless is refused.
+differ in how they parse unusual syntax, so all syntax that is not known to be harmless is refused.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _instructions(text: str, where: str) -> Iterator[tuple[str, str]]:
         name, rest = re.fullmatch(r"(\S*)\s*(.*)", (pending + line).strip()).groups()  # type: ignore[union-attr]
         pending = ""
         if name.upper() not in _INSTRUCTIONS:
-            _refuse(name or line, where, "it is not an instruction that layers may have")
+            _refuse(name or line, where, "layers may not use this instruction")
         yield name.upper(), rest
     if pending.strip():
         _refuse("a last line that ends in a backslash", where, "nothing follows it")

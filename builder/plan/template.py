@@ -31,7 +31,7 @@ _BROKEN = (
     ArithmeticError,
     RecursionError,
 )
-"""What a template or expression can raise: mistakes of the layer's author."""
+"""The exceptions of a broken template or expression."""
 
 
 class Quoted(str):

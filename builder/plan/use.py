@@ -15,7 +15,7 @@ from builder.project import LayerSource, Project
 from builder.versions import python_version
 
 IDENTITY = r"[a-z][a-z0-9._-]{0,127}"
-"""Ids of layers are names of build stages; an engine takes a name that begins with a digit for a stage's number."""
+"""Ids of layers are names of build stages; an engine reads a name that begins with a digit as a stage's number."""
 
 RESERVED = ("scratch", "context", "image", "toolchain")
 

@@ -1,4 +1,4 @@
-"""Builds the missing layers of a plan: says what each task of the schedule does, fetches inputs, reports progress."""
+"""Builder: makes the missing layers of a plan as tasks of a schedule, fetches inputs and reports progress."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class Builder:
             return
         _bound_memory()
         engine = self._engine() if needs.engine else None
-        # An engine compiles on all processors and mostly waits here, so it takes no worker away.
+        # An engine's task mostly waits here, so it gets a worker of its own.
         schedule = Schedule(self.jobs + 1)
         tasks = self._tasks(schedule, needs.layers, engine)
-        # Inputs that an engine waits for come over a connection of their own; every file is fetched once.
+        # Inputs of engine builds are fetched in parallel to the others; every file is fetched once.
         urgent = {item.digest: item for layer, _ in tasks if self._is_urgent(layer) for item in layer.inputs}
         others = {i.digest: i for layer, _ in tasks for i in layer.inputs if i.digest not in urgent}
         groups = [list(group.values()) for group in (urgent, others) if group]
@@ -100,7 +100,7 @@ class Builder:
             self._received[event.digest] = event.received
             for layer, task in tasks:
                 if event.digest in task.missing:
-                    self._tell_fetching(layer)
+                    self._report_fetching(layer)
             if event.state in ("done", "cached"):
                 schedule.arrived(event.digest)
 
@@ -113,13 +113,13 @@ class Builder:
             source=self.source,
         )
 
-    def _tell_fetching(self, layer: PlannedLayer) -> None:
+    def _report_fetching(self, layer: PlannedLayer) -> None:
         sizes = {item.digest: item.size for item in layer.inputs}
         arrived = sum(
             min(self._received.get(digest, size if self.store.has(digest) else 0), size)
             for digest, size in sizes.items()
         )
-        self._tell(layer, "fetching", arrived, sum(sizes.values()))
+        self._report(layer, "fetching", arrived, sum(sizes.values()))
 
     def _make(self, layer: PlannedLayer, engine: Engine | None, schedule: Schedule) -> None:
         """Make one layer, unless another build with the same store has made it meanwhile."""
@@ -129,9 +129,9 @@ class Builder:
                     self.store.record_layer(layer.key, self._produce(layer, engine, schedule))
             record = self.store.layer(layer.key)
             assert record is not None
-            self._tell(layer, "done", record.size, record.size)
+            self._report(layer, "done", record.size, record.size)
         except BaseException as error:
-            self._tell(layer, "failed")
+            self._report(layer, "failed")
             if is_full(error):
                 raise disk_error(error, self.store.root) from error
             raise
@@ -143,13 +143,13 @@ class Builder:
             nonlocal packed
             schedule.check()
             packed += count
-            self._tell(layer, "packing", packed)
+            self._report(layer, "packing", packed)
 
         def log(line: str) -> None:
             self._log(f"{layer.id}: {line}")
-            self._tell(layer, "building", detail=line)
+            self._report(layer, "building", detail=line)
 
-        self._tell(layer, "building" if layer.producer == "dockerfile" else "packing")
+        self._report(layer, "building" if layer.producer == "dockerfile" else "packing")
         if layer.producer == "files":
             compression = "none" if self._is_toolchain(layer) else self.plan.compression
             return produce_files(self.store, layer, compression=compression, threads=1, progress=progress)
@@ -180,7 +180,7 @@ class Builder:
         assert record is not None
         return own, record
 
-    def _tell(self, layer: PlannedLayer, state: State, done: int = 0, total: int = 0, detail: str = "") -> None:
+    def _report(self, layer: PlannedLayer, state: State, done: int = 0, total: int = 0, detail: str = "") -> None:
         self._listener(Event(layer.id, state, done, total, detail))
 
 

@@ -93,9 +93,9 @@ def produce_dockerfile(
 
 
 def _read(store: Store, layer: PlannedLayer, context: Path, ledger: Ledger) -> None:
-    """Record the files of the context in the ledger, hashed after the engine ran: none may have changed meanwhile."""
+    """Record the files of the context in the ledger, hashed after the engine ran: none may have changed in between."""
     for item in layer.inputs:
-        store.verify(item.digest)  # the same file, or what it was copied from
+        store.verify(item.digest)  # the same file, or the file that it was copied from
         ledger.read(replace(ledger.file(item.file), digest=hash_of(context / "inputs" / item.file)))
     for path in layer.context:
         ledger.read(Used("file", path, hash_of(context / path)))

@@ -1,4 +1,4 @@
-"""The needs of a build before it starts: missing layers, bytes to download, disk space."""
+"""Computes the needs of a build before it starts: missing layers, bytes to download, disk space."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def survey_roots(store: Store, plan: Plan) -> Needs:
 
 
 def _needs(store: Store, roots: Sequence[PlannedLayer], layers: Sequence[PlannedLayer]) -> Needs:
-    every = [*roots, *layers]
-    inputs = {item.digest: item for layer in every for item in layer.inputs}
-    debs = [sum(item.size for item in layer.inputs if item.kind == "deb") for layer in every]
+    missing = [*roots, *layers]
+    inputs = {item.digest: item for layer in missing for item in layer.inputs}
+    debs = [sum(item.size for item in layer.inputs if item.kind == "deb") for layer in missing]
     engine = any(layer.producer == "dockerfile" for layer in layers)
     return Needs(
         layers=(*roots, *layers),

@@ -21,7 +21,7 @@ MERGED = ("bin", "sbin", "lib", "lib64")
 
 @dataclass(frozen=True)
 class Package:
-    """What the tree needs to know of an unpacked package: its control fields as text, its conffiles, its paths."""
+    """An unpacked package: its control file as text, its conffiles, its paths."""
 
     name: str
     control: str
@@ -32,19 +32,19 @@ class Package:
 def unpack(files: Iterable[tuple[Path, str]], spool: Spool) -> tuple[list[Entry], list[Package]]:
     """Members of all packages, in the order of `files`, with paths below bin, sbin, lib and lib64 moved below usr.
 
-    files: where each package lies, under any name, and its own file name. Raises UnpackError.
+    files: the path of each package, under any name, and the package's own file name. Raises UnpackError.
     """
     entries: list[Entry] = []
     packages: list[Package] = []
     for path, label in files:
         with damaged(label):
-            members, package = _one(path, label, spool)
+            members, package = _unpack_package(path, label, spool)
         entries += members
         packages.append(package)
     return entries, packages
 
 
-def _one(path: Path, label: str, spool: Spool) -> tuple[list[Entry], Package]:
+def _unpack_package(path: Path, label: str, spool: Spool) -> tuple[list[Entry], Package]:
     control: str | None = None
     conffiles: tuple[str, ...] = ()
     entries: list[Entry] | None = None

@@ -1,4 +1,4 @@
-"""One file, directory or link of a layer."""
+"""Entry: one file, directory or link of a layer's tree; and UnpackError."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Entry:
 
     path: relative, without leading or trailing slash. kind: file, dir, symlink or hardlink. mode: permission bits.
     size: of a file, in bytes. link: target of a symlink as written, or path of the file that a hardlink is.
-    read: gives a file's content in chunks; may be called once per pass. owner: which input brought it, for messages.
+    read: yields a file's content in chunks, from the start on each call. owner: the input that holds it, for messages.
     """
 
     path: str
@@ -71,7 +71,7 @@ def raw(path: str) -> bytes:
 
 @contextlib.contextmanager
 def damaged(owner: str) -> Iterator[None]:
-    """Turns what the standard library raises while it reads a damaged archive into UnpackError.
+    """Maps the standard library's exceptions for damaged archives to UnpackError.
 
     An error of the machine, such as a full disk, stays an OSError.
     """
@@ -80,17 +80,17 @@ def damaged(owner: str) -> Iterator[None]:
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, csv.Error, EOFError) as error:
         raise UnpackError(f"{owner} is damaged: {error}", id="archive-damaged") from error
     except (ValueError, RuntimeError) as error:
-        # Numbers and text that are none; compressions and encryptions that zipfile does not know.
+        # Invalid numbers and text; compressions and encryptions that zipfile does not support.
         raise UnpackError(f"{owner} cannot be read: {error}", id="archive-unreadable") from error
     except OSError as error:
-        # gzip and bz2 raise it, without a number, for content that is not theirs.
+        # gzip and bz2 raise it, without an errno, for content of another format.
         if error.errno is not None:
             raise
         raise UnpackError(f"{owner} is damaged: {error}", id="archive-damaged") from error
 
 
 def clean_path(name: str, owner: str) -> str:
-    """A member name as a relative path. Raises UnpackError for one that would leave the tree."""
+    """A member name as a relative path. Raises UnpackError for a name that leads out of the tree."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts or "\0" in name:
         raise UnpackError(f"{owner}: unsafe path {name!r}", id="member-path-unsafe")

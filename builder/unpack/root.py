@@ -8,7 +8,7 @@ from .debs import MERGED, Package
 from .entry import Entry, UnpackError, content, directory, from_bytes, raw, symlink
 
 ALTERNATIVES = {
-    # link: target. What update-alternatives makes when each of these packages is configured.
+    # link: target. update-alternatives makes these links when the packages are configured.
     "usr/bin/awk": "/usr/bin/mawk",
     "usr/bin/which": "/usr/bin/which.debianutils",
     "usr/bin/cc": "/usr/bin/gcc",
@@ -26,7 +26,7 @@ COPIES = {
 }
 
 SHADOW_DAY = 18262
-"""2020-01-01 in days since the epoch, the constant time of everything that we write."""
+"""2020-01-01 in days since the epoch: the constant time of all files in layers."""
 
 
 def complete(tree: Mapping[str, Entry], packages: list[Package], today: int = SHADOW_DAY) -> list[Entry]:
@@ -90,7 +90,7 @@ def _certificates(tree: Mapping[str, Entry]) -> list[Entry]:
         from_bytes("etc/ca-certificates.conf", listing),
     ]
     if "usr/lib/ssl/cert.pem" not in tree:
-        # OpenSSL's default CAfile. Without it only a hashed directory, which c_rehash would make, is searched.
+        # OpenSSL's default CAfile. Without it OpenSSL searches only a hashed directory, which c_rehash would make.
         made.append(symlink("usr/lib/ssl/cert.pem", "/etc/ssl/certs/ca-certificates.crt"))
     return made
 

@@ -1,4 +1,4 @@
-"""Reads tar streams whose members are needed in another order: keeps their contents in a temporary file."""
+"""Spool: reads tar streams and keeps file contents in a temporary file, so that entries can be read in any order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Spool:
         self._end = 0
 
     def close(self) -> None:
-        """Give the disk space back; entries can no longer be read."""
+        """Release the disk space; entries can no longer be read."""
         self._file.close()
 
     def __enter__(self) -> Spool:
@@ -66,14 +66,14 @@ class Spool:
         while size > 0:
             chunk = os.pread(descriptor, min(CHUNK, size), start)
             if not chunk:
-                raise UnpackError("the temporary file is shorter than what was written to it", id="spool-truncated")
+                raise UnpackError("the temporary file is shorter than the data written to it", id="spool-truncated")
             yield chunk
             start += len(chunk)
             size -= len(chunk)
 
 
 def index(path: str, owner: str) -> list[Entry]:
-    """All members of an uncompressed tar file, whose contents are read from where they are. Raises UnpackError."""
+    """All members of an uncompressed tar file, whose contents are read from that file. Raises UnpackError."""
     entries = []
     with damaged(owner), tarfile.open(path, mode="r:", bufsize=CHUNK, encoding="utf-8", errors=NAMES) as archive:
         for member in archive:
@@ -82,7 +82,7 @@ def index(path: str, owner: str) -> list[Entry]:
             entry = entry_of(member, owner, partial(_section, path, member.offset_data, member.size))
             if entry is not None:
                 entries.append(entry)
-        # tarfile takes a header that is cut off for the end.
+        # tarfile treats a truncated header as the end.
         if b"".join(_section(path, archive.offset, tarfile.BLOCKSIZE)).strip(b"\0"):
             raise UnpackError(f"{owner} is damaged: it ends within a header", id="archive-damaged")
     return entries
@@ -114,6 +114,6 @@ def _section(path: str, start: int, size: int) -> Iterator[bytes]:
         while size > 0:
             chunk = file.read(min(CHUNK, size))
             if not chunk:
-                raise UnpackError(f"{path} ended early", id="archive-truncated")
+                raise UnpackError(f"{path} is truncated", id="archive-truncated")
             yield chunk
             size -= len(chunk)

@@ -1,4 +1,4 @@
-"""A layer's description to sorted entries; the rules that every layer's tree follows."""
+"""Unpacks a layer's description into sorted entries, and checks the rules of every layer's tree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .entry import Entry, UnpackError, clean_path, directory, from_bytes, raw, s
 from .spool import Spool
 
 ALLOWED = ("etc", "opt", "srv", "usr")
-"""Where a layer that is not a root may place files: folders that are plain, 0755 and root's on every base."""
+"""Where a layer that is not a root may place files: plain folders of root with mode 0755 on every base."""
 
 PLACED = "the layer's files"
 """The owner of the layer's own files, which win over files of packages and wheels."""
@@ -21,10 +21,10 @@ Locate = Callable[[Mapping[str, Any]], Path]
 
 
 def entries(spec: Mapping[str, Any], locate: Locate, spool: Spool) -> list[Entry]:
-    """What a `files` layer's description unpacks to, normalised. The spool must stay open while contents are read.
+    """The entries of a `files` layer's description, normalised. The spool must stay open while contents are read.
 
     spec keys: root, debs [{file}], wheels [{file, strip, into}], scheme, files [{path, link | content | directory,
-    mode}], shared (paths that several wheels hold; the first wheel's stays). Raises UnpackError.
+    mode}], shared (paths that several wheels hold; the first wheel's file is used). Raises UnpackError.
     """
     made: list[Entry] = []
     if spec["debs"]:
@@ -59,9 +59,9 @@ def placed(item: Mapping[str, Any]) -> Entry:
 
 
 def normalise(found: Iterable[Entry], *, is_root: bool, shared: frozenset[str] = frozenset()) -> list[Entry]:
-    """Entries sorted by path, every parent present, of hard links the first name the file.
+    """Entries sorted by path, with all parents; of hard links, the first name is the file.
 
-    Raises UnpackError for two different things at one path, for files below a file or link, for whiteouts, and, unless
+    Raises UnpackError for two different entries at one path, for files below a file or link, for whiteouts, and, unless
     it is a root, for paths outside usr, opt, etc and srv and for set-user-id or set-group-id bits.
     """
     tree: dict[str, Entry] = {}
@@ -119,7 +119,7 @@ def _check_place(entry: Entry) -> None:
         )
     if entry.kind in ("file", "dir") and entry.mode & 0o6000:
         raise UnpackError(
-            f"/{entry.path} is set-user-id or set-group-id, which only a root layer may bring",
+            f"/{entry.path} is set-user-id or set-group-id, which only a root layer may have",
             id="layer-mode-forbidden",
         )
 

@@ -1,4 +1,4 @@
-"""Unpacks wheels into entries, laid out as the distribution's Python expects it.
+"""Unpacks wheels into entries, in the installation scheme of the image's Python.
 
 The wheel format: packaging.python.org/en/latest/specifications/binary-distribution-format. Nothing is run, nothing
 is byte-compiled: `.pyc` files differ from one compilation to the next.

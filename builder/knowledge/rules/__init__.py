@@ -1,1 +1,1 @@
-"""The rules, by what they are about."""
+"""The rules of the hardware, one module for each subject."""

@@ -7,7 +7,7 @@ import re
 from packaging.version import Version
 
 from builder.knowledge.rule import rule
-from builder.knowledge.subject import Found, Problem, Subject, at
+from builder.knowledge.subject import Found, Problem, Subject, option_problem
 
 
 @rule(
@@ -21,7 +21,7 @@ from builder.knowledge.subject import Found, Problem, Subject, at
 )
 def fastsafetensors(s: Subject) -> Found:
     if s.on("26.03", "26.04") and s.flag("load-format") == "fastsafetensors":
-        yield at("load-format", "--load-format fastsafetensors is an ImportError on this base")
+        yield option_problem("load-format", "--load-format fastsafetensors is an ImportError on this base")
 
 
 _MUTABLE = re.compile(r"(^|-)(nightly|latest|gemma\d*|qwen\d+)(-|$)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from builder.knowledge.rule import rule
-from builder.knowledge.subject import Found, Problem, Subject, at
+from builder.knowledge.subject import Found, Problem, Subject, option_problem
 
 
 @rule(
@@ -17,12 +17,12 @@ from builder.knowledge.subject import Found, Problem, Subject, at
 )
 def cuda_graphs(s: Subject) -> Found:
     if s.flag("enforce-eager") == "true":
-        yield at("enforce-eager", "--enforce-eager switches CUDA graphs off")
+        yield option_problem("enforce-eager", "--enforce-eager switches CUDA graphs off")
     if s.flag("optimization-level") in ("0", "o0"):
-        yield at("optimization-level", "--optimization-level 0 switches CUDA graphs off")
+        yield option_problem("optimization-level", "--optimization-level 0 switches CUDA graphs off")
     compilation = s.flags.get("compilation-config")
     if isinstance(compilation, dict) and str(compilation.get("cudagraph_mode", "")).upper() == "NONE":
-        yield at("compilation-config", "cudagraph_mode NONE switches CUDA graphs off")
+        yield option_problem("compilation-config", "cudagraph_mode NONE switches CUDA graphs off")
 
 
 @rule(
@@ -37,7 +37,7 @@ def cuda_graphs(s: Subject) -> Found:
 def memory_limit(s: Subject) -> Found:
     share = s.number("gpu-memory-utilization")
     if share is not None and share > 0.90:
-        yield at("gpu-memory-utilization", f"--gpu-memory-utilization {share:g} is above 0.90")
+        yield option_problem("gpu-memory-utilization", f"--gpu-memory-utilization {share:g} is above 0.90")
 
 
 @rule(
@@ -53,11 +53,13 @@ def memory_advice(s: Subject) -> Found:
     share = s.number("gpu-memory-utilization")
     limit = 0.82 if s.recipe.nodes == 2 else 0.87
     if share is None and "gpu-memory-utilization" in s.flags:
-        yield at("gpu-memory-utilization", "--gpu-memory-utilization is not a number")
+        yield option_problem("gpu-memory-utilization", "--gpu-memory-utilization is not a number")
     elif share is None:
         yield Problem("--gpu-memory-utilization is not set; vLLM's own default is 0.90 or more", ("serve", "flags"))
     elif limit < share <= 0.90:
-        yield at("gpu-memory-utilization", f"--gpu-memory-utilization {share:g} is above the advised {limit:g}")
+        yield option_problem(
+            "gpu-memory-utilization", f"--gpu-memory-utilization {share:g} is above the advised {limit:g}"
+        )
 
 
 def _sequences(s: Subject) -> int:
@@ -79,11 +81,11 @@ def _sequences(s: Subject) -> int:
 def few_sequences(s: Subject) -> Found:
     count, limit = s.number("max-num-seqs"), _sequences(s)
     if count is None and "max-num-seqs" in s.flags:
-        yield at("max-num-seqs", "--max-num-seqs is not a number")
+        yield option_problem("max-num-seqs", "--max-num-seqs is not a number")
     elif count is None:
         yield Problem("--max-num-seqs is not set; vLLM's own default is in the hundreds", ("serve", "flags"))
     elif s.recipe.nodes == 1 and count > limit:
-        yield at("max-num-seqs", f"--max-num-seqs {count:g} is above {limit}")
+        yield option_problem("max-num-seqs", f"--max-num-seqs {count:g} is above {limit}")
 
 
 @rule(
@@ -110,4 +112,4 @@ def two_nodes(s: Subject) -> Found:
     if s.flag("distributed-executor-backend") == "ray" and "ray" not in s.layers and s.base.family != "community":
         yield Problem("--distributed-executor-backend ray needs the layer ray", ("layers",))
     if s.number("tensor-parallel-size") != 2 and s.number("pipeline-parallel-size") != 2:
-        yield at("tensor-parallel-size", "two nodes with one GPU each need --tensor-parallel-size 2")
+        yield option_problem("tensor-parallel-size", "two nodes with one GPU each need --tensor-parallel-size 2")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from packaging.version import Version
 
 from builder.knowledge.rule import rule
-from builder.knowledge.subject import Found, Problem, Subject, at
+from builder.knowledge.subject import Found, Problem, Subject, option_problem
 
 
 @rule(
@@ -19,7 +19,7 @@ from builder.knowledge.subject import Found, Problem, Subject, at
 )
 def moe_marlin(s: Subject) -> Found:
     if s.fp4_moe and s.flag("moe-backend") != "marlin":
-        yield at("moe-backend", f"--moe-backend is {s.flag('moe-backend') or 'not set'}, not marlin")
+        yield option_problem("moe-backend", f"--moe-backend is {s.flag('moe-backend') or 'not set'}, not marlin")
 
 
 @rule(
@@ -33,7 +33,7 @@ def moe_marlin(s: Subject) -> Found:
 )
 def no_flashinfer(s: Subject) -> Found:
     if s.family("qwen3.6-35b") and s.flag("attention-backend") == "flashinfer":
-        yield at("attention-backend", "--attention-backend FLASHINFER is forced on a hybrid model")
+        yield option_problem("attention-backend", "--attention-backend FLASHINFER is forced on a hybrid model")
 
 
 @rule(
@@ -48,7 +48,7 @@ def no_flashinfer(s: Subject) -> Found:
 def triton_attention(s: Subject) -> Found:
     if (s.on("26.04") or s.dflash) and s.flag("attention-backend") != "triton_attn":
         why, given = "NGC 26.04" if s.on("26.04") else "DFlash", s.flag("attention-backend") or "not set"
-        yield at("attention-backend", f"--attention-backend is {given}: {why} needs TRITON_ATTN")
+        yield option_problem("attention-backend", f"--attention-backend is {given}: {why} needs TRITON_ATTN")
 
 
 _MODELOPT = ("qwen3.6-35b", "gemma4-31b", "gemma4-26b")
@@ -67,14 +67,14 @@ def modelopt(s: Subject) -> Found:
     given = s.flag("quantization")
     if s.family(*_MODELOPT) and s.model.checkpoint == "modelopt" and s.weights == "nvfp4":
         if given != "modelopt":
-            yield at("quantization", f"--quantization is {given or 'not set'}, not modelopt")
+            yield option_problem("quantization", f"--quantization is {given or 'not set'}, not modelopt")
     elif given and (s.model.checkpoint == "compressed-tensors" or (given.startswith("modelopt") and _no_modelopt(s))):
-        yield at("quantization", f"--quantization {given} is set for a checkpoint that vLLM detects itself")
+        yield option_problem("quantization", f"--quantization {given} is set for a checkpoint that vLLM detects itself")
 
 
 def _no_modelopt(s: Subject) -> bool:
     """Nemotron's is detected, and another's is not ModelOpt's. Other ModelOpt checkpoints may have it."""
-    return (s.kin or "").startswith("nemotron") or s.model.checkpoint != "modelopt"
+    return (s.model_family or "").startswith("nemotron") or s.model.checkpoint != "modelopt"
 
 
 @rule(
@@ -89,15 +89,15 @@ def _no_modelopt(s: Subject) -> bool:
 def mxfp4(s: Subject) -> Found:
     given = s.flag("quantization")
     if given == "mxfp4" and not s.family("gpt-oss"):
-        yield at("quantization", "--quantization mxfp4 is for gpt-oss checkpoints")
+        yield option_problem("quantization", "--quantization mxfp4 is for gpt-oss checkpoints")
     if s.family("gpt-oss") and s.base.family == "ngc" and given != "mxfp4":
-        yield at("quantization", "gpt-oss on NGC needs --quantization mxfp4")
+        yield option_problem("quantization", "gpt-oss on NGC needs --quantization mxfp4")
     if s.base.family != "ngc" or s.model.checkpoint in ("compressed-tensors", "modelopt"):
         return
     if s.weights == "int4" and given != "gptq_marlin":
-        yield at("quantization", "GPTQ-Int4 on NGC needs --quantization gptq_marlin")
+        yield option_problem("quantization", "GPTQ-Int4 on NGC needs --quantization gptq_marlin")
     if s.weights == "fp8" and given != "fp8":
-        yield at("quantization", "an FP8 checkpoint on NGC needs --quantization fp8")
+        yield option_problem("quantization", "an FP8 checkpoint on NGC needs --quantization fp8")
 
 
 @rule(
@@ -113,11 +113,13 @@ def no_fp8_cache(s: Subject) -> Found:
     if not (s.flag("kv-cache-dtype") or "").startswith("fp8"):
         return
     if s.dflash:
-        yield at("kv-cache-dtype", "DFlash needs a BF16 KV cache")
-    elif (s.kin or "").startswith("qwen3.5"):
-        yield at("kv-cache-dtype", "Qwen3.5 repeats itself with an FP8 KV cache")
+        yield option_problem("kv-cache-dtype", "DFlash needs a BF16 KV cache")
+    elif (s.model_family or "").startswith("qwen3.5"):
+        yield option_problem("kv-cache-dtype", "Qwen3.5 repeats itself with an FP8 KV cache")
     elif s.family("nemotron-omni", "nemotron-super"):
-        yield at("kv-cache-dtype", "an FP8 KV cache is for when memory requires it, after a check of quality")
+        yield option_problem(
+            "kv-cache-dtype", "an FP8 KV cache is for when memory requires it, after a check of quality"
+        )
 
 
 @rule(
@@ -146,9 +148,9 @@ def no_fp8_checkpoint(s: Subject) -> Found:
 def tools(s: Subject) -> Found:
     switch, parser = s.flag("enable-auto-tool-choice") == "true", s.flag("tool-call-parser")
     if switch and not parser:
-        yield at("enable-auto-tool-choice", "--enable-auto-tool-choice needs --tool-call-parser")
+        yield option_problem("enable-auto-tool-choice", "--enable-auto-tool-choice needs --tool-call-parser")
     elif parser and not switch:
-        yield at("tool-call-parser", "--tool-call-parser does nothing without --enable-auto-tool-choice")
+        yield option_problem("tool-call-parser", "--tool-call-parser does nothing without --enable-auto-tool-choice")
     elif s.model.tools and not switch:
         yield Problem("the model has tools, the serving command none", ("serve", "flags"))
 
@@ -167,9 +169,9 @@ def chunked_prefill(s: Subject) -> Found:
         return
     given = s.flag("enable-chunked-prefill")
     if given == "true":
-        yield at("enable-chunked-prefill", "--enable-chunked-prefill is asked for on a Mamba-2 MoE model")
+        yield option_problem("enable-chunked-prefill", "--enable-chunked-prefill is asked for on a Mamba-2 MoE model")
     if given == "false" and s.flag("enable-prefix-caching") != "false":
-        yield at("enable-chunked-prefill", "hybrid prefix caching needs chunked prefill: switch both off")
+        yield option_problem("enable-chunked-prefill", "hybrid prefix caching needs chunked prefill: switch both off")
 
 
 @rule(
@@ -249,7 +251,7 @@ def flashinfer_fp4(s: Subject) -> Found:
 )
 def gemma_tp1(s: Subject) -> Found:
     if s.family("gemma4-26b") and (s.number("tensor-parallel-size") or 1) > 1:
-        yield at("tensor-parallel-size", "Gemma-4-26B runs with --tensor-parallel-size 1 only")
+        yield option_problem("tensor-parallel-size", "Gemma-4-26B runs with --tensor-parallel-size 1 only")
 
 
 @rule(
@@ -277,4 +279,4 @@ def fp8_kernels(s: Subject) -> Found:
 )
 def experts(s: Subject) -> Found:
     if s.flag("enable-expert-parallel") == "true" and not s.moe:
-        yield at("enable-expert-parallel", "--enable-expert-parallel on a model without experts")
+        yield option_problem("enable-expert-parallel", "--enable-expert-parallel on a model without experts")

@@ -1,4 +1,4 @@
-"""Rules about what the base's vLLM has: variables, options, values."""
+"""Rules about variables, options and values that the base's vLLM must know."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from packaging.version import Version
 
 from builder.knowledge.rule import rule
-from builder.knowledge.subject import Found, Problem, Subject, at
+from builder.knowledge.subject import Found, Problem, Subject, option_problem
 from builder.knowledge.table import Table
 
 
@@ -57,19 +57,23 @@ def known_options(s: Subject) -> Found:
         if name == "speculative-disable-by-batch-size":
             continue
         if not table.has_flag(name):
-            yield at(name, f"vLLM {table.vllm} has no option --{name}{_close(name, table.flags)}")
+            yield option_problem(name, f"vLLM {table.vllm} has no option --{name}{_close(name, table.flags)}")
         elif value is False and table.flags.get(name) != "toggle":
-            yield at(name, f"vLLM {table.vllm} has no option --no-{name}")
+            yield option_problem(name, f"vLLM {table.vllm} has no option --no-{name}")
         elif isinstance(value, str) and (name in table.json_keys or value.lstrip().startswith("{")) and _no_json(value):
-            yield at(name, f"--{name} {value} is not JSON: write it as a mapping")
+            yield option_problem(name, f"--{name} {value} is not JSON: write it as a mapping")
         elif isinstance(value, str) and not _plugged(s, name) and not table.accepts(name, value):
-            yield at(name, f"vLLM {table.vllm}: --{name} does not take {value}{_close(value, table.choices[name])}")
+            yield option_problem(
+                name, f"vLLM {table.vllm}: --{name} does not take {value}{_close(value, table.choices[name])}"
+            )
         elif isinstance(value, bool) and table.flags.get(name) == "value":
-            yield at(name, f"vLLM {table.vllm}: --{name} needs a value")
+            yield option_problem(name, f"vLLM {table.vllm}: --{name} needs a value")
         elif isinstance(value, dict):
             for key in value:
                 if name in table.json_keys and key not in table.json_keys[name]:
-                    yield at(name, f"vLLM {table.vllm}: {name} has no key {key}{_close(key, table.json_keys[name])}")
+                    yield option_problem(
+                        name, f"vLLM {table.vllm}: {name} has no key {key}{_close(key, table.json_keys[name])}"
+                    )
     yield from _speculation(s, table)
 
 
@@ -84,10 +88,10 @@ def _no_json(text: str) -> bool:
 def _speculation(s: Subject, table: Table) -> Found:
     method = s.speculation.get("method")
     if method is not None and method != "suffix" and method not in table.speculative_methods:
-        yield at("speculative-config", f"vLLM {table.vllm} has no speculative method {method}")
+        yield option_problem("speculative-config", f"vLLM {table.vllm} has no speculative method {method}")
     backend = s.speculation.get("moe_backend")
     if backend is not None and not table.accepts("moe-backend", str(backend)):
-        yield at("speculative-config", f"vLLM {table.vllm} has no MoE backend {backend}")
+        yield option_problem("speculative-config", f"vLLM {table.vllm} has no MoE backend {backend}")
 
 
 def _plugged(s: Subject, name: str) -> bool:

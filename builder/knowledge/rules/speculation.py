@@ -6,7 +6,7 @@ from packaging.version import Version
 
 from builder.knowledge.drafters import drafter
 from builder.knowledge.rule import rule
-from builder.knowledge.subject import Found, Problem, Subject, at
+from builder.knowledge.subject import Found, Problem, Subject, option_problem
 
 _CONFIG = "speculative-config"
 
@@ -23,8 +23,10 @@ _CONFIG = "speculative-config"
 def own_drafter(s: Subject) -> Found:
     name = s.speculation.get("model")
     known = drafter(str(name)) if name else None
-    if known is not None and s.kin not in known.targets:
-        yield at(_CONFIG, f"{name} is a drafter for {', '.join(known.targets)}, not for {s.kin or s.model.id}")
+    if known is not None and s.model_family not in known.targets:
+        yield option_problem(
+            _CONFIG, f"{name} is a drafter for {', '.join(known.targets)}, not for {s.model_family or s.model.id}"
+        )
 
 
 @rule(
@@ -40,7 +42,7 @@ def mtp_tokens(s: Subject) -> Found:
     if str(s.speculation.get("method", "")).endswith("mtp"):
         count = s.speculation.get("num_speculative_tokens")
         if not isinstance(count, int) or not 1 <= count <= 3:
-            yield at(_CONFIG, f"MTP with {count} tokens")
+            yield option_problem(_CONFIG, f"MTP with {count} tokens")
 
 
 @rule(
@@ -54,7 +56,9 @@ def mtp_tokens(s: Subject) -> Found:
 )
 def no_batch_switch(s: Subject) -> Found:
     if "speculative-disable-by-batch-size" in s.flags:
-        yield at("speculative-disable-by-batch-size", "no vLLM version has --speculative-disable-by-batch-size")
+        yield option_problem(
+            "speculative-disable-by-batch-size", "no vLLM version has --speculative-disable-by-batch-size"
+        )
 
 
 @rule(
@@ -68,7 +72,7 @@ def no_batch_switch(s: Subject) -> Found:
 )
 def no_suffix(s: Subject) -> Found:
     if s.speculation.get("method") == "suffix" and "arctic-inference" not in s.layers:
-        yield at(_CONFIG, "method suffix needs a layer that builds arctic-inference")
+        yield option_problem(_CONFIG, "method suffix needs a layer that builds arctic-inference")
 
 
 @rule(
@@ -82,7 +86,7 @@ def no_suffix(s: Subject) -> Found:
 )
 def dflash_target(s: Subject) -> Found:
     if s.dflash and s.weights in ("nvfp4", "fp8") and s.base.family != "community":
-        yield at(_CONFIG, f"DFlash on {s.weights} weights: few tokens are accepted by stock vLLM")
+        yield option_problem(_CONFIG, f"DFlash on {s.weights} weights: few tokens are accepted by stock vLLM")
 
 
 @rule(
@@ -102,10 +106,10 @@ def dflash_needs(s: Subject) -> Found:
     if s.vllm is not None and s.vllm < Version("0.21"):
         yield Problem(f"vLLM {s.vllm} is too old for DFlash", ("base",))
     if "attention_backend" in s.speculation:
-        yield at(_CONFIG, "attention_backend inside the speculative configuration")
+        yield option_problem(_CONFIG, "attention_backend inside the speculative configuration")
     count = s.speculation.get("num_speculative_tokens")
     if not isinstance(count, int) or not 1 <= count <= 16:
-        yield at(_CONFIG, "DFlash takes 1 to 16 tokens, the drafter's block size")
+        yield option_problem(_CONFIG, "DFlash takes 1 to 16 tokens, the drafter's block size")
 
 
 @rule(
@@ -119,4 +123,4 @@ def dflash_needs(s: Subject) -> Found:
 )
 def coder_draft(s: Subject) -> Found:
     if s.family("gemma4-12b-coder") and s.speculation.get("method") == "mtp" and s.flag("kv-cache-dtype") != "fp8":
-        yield at("kv-cache-dtype", "the bundled MTP draft needs --kv-cache-dtype fp8")
+        yield option_problem("kv-cache-dtype", "the bundled MTP draft needs --kv-cache-dtype fp8")
