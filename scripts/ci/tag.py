@@ -1,7 +1,7 @@
 """Tags pushed images, the last step of publishing: first the tag of the plan, then `latest`.
 
-Takes the records as `compare` gives them, not from artifacts: any job of the run may write those, also after they were
-compared. No tag is written before every manifest was found in the registry.
+The records come from the output of `compare`, not from artifacts: any job of the run may write artifacts, also after
+the comparison. No tag is written before every manifest was found in the registry.
 """
 
 from __future__ import annotations

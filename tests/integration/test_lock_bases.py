@@ -212,9 +212,9 @@ def test_a_manifest_with_a_wrong_digest(project: Project, images: Images, reposi
     top, arm = images.multi(repository, "1")
     wrong = json.dumps({"schemaVersion": 2, "layers": []}).encode()
     front.wrong = {f"/v2/{repository}/manifests/{arm}": wrong}
-    told = project.refused(4, "lock", "--update", "vendor")
+    err = project.refused(4, "lock", "--update", "vendor")
     project.pin(arm, top)
-    for text in (told, project.refused(4, "lock", "--check", "--remote", "vendor")):
+    for text in (err, project.refused(4, "lock", "--check", "--remote", "vendor")):
         assert f"expected {arm}" in text
         assert "next:  check the registry, and any mirror or proxy before it" in text, "no new pin mends that"
     assert f"expected {arm}" in project.not_built(4)
@@ -227,9 +227,9 @@ def test_an_amd64_manifest_pinned_as_arm64(project: Project, images: Images, rep
     amd = images.image(repository, platform="linux/amd64")
     assert amd != arm
     project.pin(amd, top)
-    for told in (project.refused(4, "lock", "--check", "--remote", "vendor"), project.not_built(4)):
-        assert "not for linux/arm64" in told
-        assert "linux/amd64" in told
+    for err in (project.refused(4, "lock", "--check", "--remote", "vendor"), project.not_built(4)):
+        assert "not for linux/arm64" in err
+        assert "linux/amd64" in err
     assert "builder lock --update vendor" in project.refused(4, "lock", "--check", "--remote", "vendor")
     assert project("lock", "--update", "vendor").code == 0
     assert pins(project)["manifest"] == arm
@@ -238,9 +238,9 @@ def test_an_amd64_manifest_pinned_as_arm64(project: Project, images: Images, rep
 def test_an_index_that_calls_an_amd64_image_arm64(project: Project, images: Images, repository: str) -> None:
     amd = images.image(repository, platform="linux/amd64")
     images.index(repository, "1", linux_arm64=amd)
-    told = project.refused(4, "lock", "--update", "vendor")
-    assert "vendor: this image is not for linux/arm64" in told
-    assert "correct pin.image in recipes/bases/vendor.yaml" in told
+    err = project.refused(4, "lock", "--update", "vendor")
+    assert "vendor: this image is not for linux/arm64" in err
+    assert "correct pin.image in recipes/bases/vendor.yaml" in err
 
 
 def test_an_image_for_other_platforms_only(project: Project, images: Images, repository: str) -> None:
@@ -263,9 +263,9 @@ def test_a_missing_manifest_is_named(project: Project, images: Images, repositor
     assert front.count("HEAD") == 1
     for lost, key in ((top, "index"), (arm, "manifest")):
         front.lost = {f"/v2/{repository}/manifests/{lost}"}
-        told = project.refused(4, "lock", "--check", "--remote")
-        assert f"vendor: {key}: not in the registry" in told
-        assert lost in told
+        err = project.refused(4, "lock", "--check", "--remote")
+        assert f"vendor: {key}: not in the registry" in err
+        assert lost in err
         result = project("lock", "--check", "--remote", "--json")
         (row,) = json.loads(result.out)
         assert (result.code, row["kind"], row["name"], row["code"]) == (4, "base", "vendor", 4)
@@ -288,8 +288,8 @@ def test_of_several_bases_all_are_written_or_none(
     arm = images.image(repository, "1")
     second = vendor_base(f"{front.host}/{repository}:absent", "", pin={"image": f"{front.host}/{repository}:absent"})
     project.cli.small.files["recipes/bases/second.yaml"] = {**second, "name": "second"}
-    told = project.refused(4, "lock", "--update", "vendor", "second")
-    assert told.count("second") == 2, "its name, and that of the file to correct"
+    err = project.refused(4, "lock", "--update", "vendor", "second")
+    assert err.count("second") == 2, "its name, and that of the file to correct"
     result = project("lock", "--update", "--json", "vendor", "second")
     answer = json.loads(result.out)
     assert (result.code, answer["changes"]) == (4, [])
@@ -297,9 +297,9 @@ def test_of_several_bases_all_are_written_or_none(
         ("second", "not in the registry")
     ]
     project.cli.small.files["recipes/bases/third.yaml"] = {**second, "name": "third"}
-    told = project.refused(4, "lock", "--update", "third", "vendor", "second")
-    assert "[lock-problems]" in told
-    assert "third, second: not in the registry" in told
+    err = project.refused(4, "lock", "--update", "third", "vendor", "second")
+    assert "[lock-problems]" in err
+    assert "third, second: not in the registry" in err
     result = project("lock", "--update", "--keep-going", "--json", "second", "vendor")
     assert result.code == 4
     answer = json.loads(result.out)

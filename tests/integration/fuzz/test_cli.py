@@ -71,14 +71,14 @@ def test_damaged_files(name: str, folder: Path, run: Callable[[Command], Command
         for words in commands:
             if words[-1] == "vendor" and reads(path):
                 continue  # a good file: this would only find that no server answers
-            told = run(words)
-            codes[told.code] = codes.get(told.code, 0) + 1
-            assert told.code in (0, 2, 3, 4, 6, 9), f"{words}: {told.err}\n{data!r}"
-            assert "Traceback" not in told.out + told.err
-            if told.code and words[0] != "lint":
-                assert told.err.strip(), data
-                assert words[0] == "list" or told.out == "" or words == CHECK
-            assert "\x1b" not in told.err
+            result = run(words)
+            codes[result.code] = codes.get(result.code, 0) + 1
+            assert result.code in (0, 2, 3, 4, 6, 9), f"{words}: {result.err}\n{data!r}"
+            assert "Traceback" not in result.out + result.err
+            if result.code and words[0] != "lint":
+                assert result.err.strip(), data
+                assert words[0] == "list" or result.out == "" or words == CHECK
+            assert "\x1b" not in result.err
     assert codes.get(3, 0) + codes.get(4, 0) > 0
 
 
