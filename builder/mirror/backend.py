@@ -42,7 +42,7 @@ class Backend(Protocol):
         """Remove a blob with wrong bytes, where that is possible."""
 
     def publish(self, artifact: Artifact) -> bool:
-        """List an artifact whose blobs are all there; False when it is listed already."""
+        """List an artifact whose blobs the mirror has; False when it is listed already."""
 
     def writing(self) -> contextlib.AbstractContextManager[None]:
         """A context that every write needs."""
