@@ -146,7 +146,7 @@ def sdist(path: Path, members: dict[str, bytes | None]) -> Path:
     [b"def (:", b"\xff", b"x = 1\0", b"(" * 100_000 + b")" * 100_000, b"x = " + b"-" * 50_000 + b"1", None],
     ids=["syntax", "not UTF-8", "NUL", "parentheses", "minus", "link"],
 )
-def test_modules_that_nobody_wrote_for_this_reader(tmp_path: Path, data: bytes | None) -> None:
+def test_malformed_modules_are_errors(tmp_path: Path, data: bytes | None) -> None:
     sources = Sources.from_sdist(sdist(tmp_path, {"v/vllm/envs.py": data}))
     with pytest.raises(InvalidError) as caught:
         sources.tree("vllm/envs.py")

@@ -173,7 +173,7 @@ def test_what_was_resolved_beside_another_section_is_found_and_resolved_again(lo
     other = sealed(index("plain", load_requests(locks / "requests.yaml").wheels["plain"], locks))
     write_section(locks / "plain.json", other)
     assert [(problem.name, problem.what) for problem in check(locks)] == [
-        ("extra", "was resolved beside another plain than there is now")
+        ("extra", "was resolved beside another version of plain")
     ]
     index.asked.clear()
     assert update(locks, fresh_too=False, resolver=index) == []
@@ -181,7 +181,7 @@ def test_what_was_resolved_beside_another_section_is_found_and_resolved_again(lo
     assert check(locks) == []
 
 
-def test_an_edited_section_is_resolved_again_and_told(locks: Path) -> None:
+def test_an_edited_section_is_resolved_again_and_reported(locks: Path) -> None:
     index = Index()
     update(locks, resolver=index)
     path = locks / "plain.json"

@@ -190,9 +190,7 @@ def test_an_image_that_was_not_built_says_how_to(make_plan: MakePlan, store: Sto
     assert caught.value.next == "builder build --recipe tiny --base tiny"
 
 
-def test_a_missing_engine_is_told_before_anything_is_fetched(
-    make_plan: MakePlan, mirror: Mirror, runner: Runner
-) -> None:
+def test_a_missing_engine_is_an_error_before_any_download(make_plan: MakePlan, mirror: Mirror, runner: Runner) -> None:
     def none() -> FakeEngine:
         raise EngineError("no usable engine", id="test-engine")
 

@@ -75,7 +75,7 @@ def test_a_context_takes_the_toolchains_of_all_build_platforms(make_plan: MakePl
     assert not needs.engine
 
 
-def test_a_machine_without_a_toolchain_is_told(
+def test_a_machine_without_a_toolchain_is_an_error(
     make_plan: MakePlan, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
@@ -109,7 +109,7 @@ def test_a_disk_that_is_too_small_stops_the_build_before_it_starts(
 
 
 @pytest.mark.parametrize("by", ["engine", "blob"])
-def test_a_disk_that_fills_up_all_the_same_is_told_and_left_clean(
+def test_a_disk_that_fills_up_during_the_build_is_an_error_and_left_clean(
     make_plan: MakePlan, mirror: Mirror, small_disk: Path, by: str
 ) -> None:
     """What an engine writes, or another program, is not known before."""
