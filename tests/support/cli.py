@@ -46,7 +46,7 @@ def run_here(
         with _isolated(environ, folder), _captured(1, "stdout", stdout or out), _captured(2, "stderr", err):
             code = run_and_report(words)
         # A store is claimed until its object is gone, and the traceback of an error is a cycle that holds it.
-        gc.collect(1)
+        gc.collect()
         return CommandResult(code, _text(out), _text(err))
 
 
