@@ -6,8 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
-from builder.engine.base import BuildRequest, EngineInfo, Log, host_architecture
 from builder.engine.docker import failed
+from builder.engine.interface import BuildRequest, EngineInfo, Log, host_architecture
 from builder.engine.process import capture, run
 from builder.versions import at_least, semantic
 

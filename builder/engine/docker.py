@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builder.engine.base import BuildRequest, EngineInfo, LayoutError, Log
+from builder.engine.interface import BuildRequest, EngineInfo, LayoutError, Log
 from builder.engine.process import capture, run
 from builder.errors import EngineError
 from builder.versions import semantic

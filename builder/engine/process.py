@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from threading import Event
 from typing import IO
 
-from builder.engine.base import Log
+from builder.engine.interface import Log
 from builder.errors import Cancelled
 
 PATIENCE = 10.0

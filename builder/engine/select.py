@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from builder.engine.base import Engine
 from builder.engine.buildah import BuildahEngine
 from builder.engine.docker import DockerEngine
+from builder.engine.interface import Engine
 from builder.errors import EngineError, UsageError
 
 NAMES = ("auto", "docker", "buildah")

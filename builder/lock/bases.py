@@ -1,4 +1,4 @@
-"""Pins bases: resolves their tags at their registries and edits the digests into the text of their files."""
+"""Pins bases: resolves their tags at their registries; pinfile.py edits the text of their files."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""OCI: the layer normaliser, blobs and the store, layouts, manifests, the registry client."""
+"""OCI images as data: layer blobs, manifests, assembly of an image, layouts and archives."""

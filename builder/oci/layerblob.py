@@ -1,4 +1,4 @@
-"""Writes entries as a layer blob: tar, hash, compress and write in one pass, with one chunk in memory.
+"""Writes sorted entries as a layer blob: tar with fixed times and owners, hashed and compressed in one pass.
 
 The bytes depend on the entries and on the constants of `builder.oci.format` only: not on the engine that made the
 files, the time, the user, the machine or the number of threads.

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from builder.attest.receipt import base_used
-from builder.engine.base import Engine, host_architecture
+from builder.engine.interface import Engine, host_architecture
 from builder.events import Event, Listener, State
 from builder.inputs.fetch import fetch
-from builder.mirror.base import local_base
+from builder.mirror.baselayout import local_base
 from builder.mirror.source import MirrorSource
 from builder.model.inputs import FetchEvent, Input
 from builder.model.plan import Plan, PlannedLayer

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event
 
 from builder.attest.receipt import Ledger, Used
-from builder.engine.base import BuildRequest, Engine, LayoutError, LocalBase, Log, host_architecture
+from builder.engine.interface import BuildRequest, Engine, LayoutError, LocalBase, Log, host_architecture
 from builder.errors import EngineError, InvalidError
 from builder.model.inputs import Input
 from builder.model.plan import PlannedLayer

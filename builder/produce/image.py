@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from builder.attest.receipt import Used, base_used, check_inputs, used_of
-from builder.engine.base import Engine
+from builder.engine.interface import Engine
 from builder.errors import InvalidError
 from builder.events import Listener
 from builder.mirror.basefetch import base_image

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from builder.engine.base import host_architecture
+from builder.engine.interface import host_architecture
 from builder.errors import EngineError
 from builder.model.plan import Plan, PlannedLayer
 from builder.store.store import Store

@@ -1,4 +1,4 @@
-"""Unpacks a layer's description into sorted entries, and checks the rules of every layer's tree."""
+"""Unpacks a layer's description into entries, sorts them by path, and refuses paths where no layer may put files."""
 
 from __future__ import annotations
 

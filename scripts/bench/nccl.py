@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from builder.engine.base import host_architecture
+from builder.engine.interface import host_architecture
 from builder.engine.select import select_engine
 from builder.plan.resolve import resolve
 from builder.produce.build import Builder

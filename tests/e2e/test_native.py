@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.engine.base import host_architecture
+from builder.engine.interface import host_architecture
 from builder.plan.resolve import resolve
 from builder.project import Project
 

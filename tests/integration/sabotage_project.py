@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from builder.engine.base import BuildRequest
+from builder.engine.interface import BuildRequest
 from builder.plan.resolve import resolve
 from builder.produce.image import Built, build_image
 from builder.store.store import Store

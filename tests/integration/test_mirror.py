@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.engine.base import Engine, LayoutError
 from builder.engine.buildah import BuildahEngine
 from builder.engine.docker import DockerEngine
+from builder.engine.interface import Engine, LayoutError
 from builder.errors import NetworkError, PinError
 from builder.mirror.artifact import ARTIFACT, locked_contents
 from builder.mirror.repository import RegistryBackend

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 
-from builder.engine.base import BuildRequest, EngineInfo, Log
+from builder.engine.interface import BuildRequest, EngineInfo, Log
 from builder.errors import Cancelled, EngineError
 from builder.model.plan import Plan
 from builder.produce.image import Built, build_image

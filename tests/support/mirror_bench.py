@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from builder.engine.base import Engine
+from builder.engine.interface import Engine
 from builder.mirror.artifact import artifact_tag
 from builder.mirror.backend import Backend
 from builder.mirror.copy import Copier, MirrorReport

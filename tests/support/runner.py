@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from builder.engine.base import Engine
+from builder.engine.interface import Engine
 from builder.events import Event
 from builder.model.plan import Plan
 from builder.produce.image import Built, build_image

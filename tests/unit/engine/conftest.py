@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.engine.base import BuildRequest
+from builder.engine.interface import BuildRequest
 from tests.support.docker_daemon import docker_daemon
 
 RECORD = """#!/bin/sh

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.engine.base import BuildRequest, EngineInfo, host_architecture
 from builder.engine.buildah import BuildahEngine
+from builder.engine.interface import BuildRequest, EngineInfo, host_architecture
 from builder.errors import EngineError
 from tests.support.errors import fails
 from tests.unit.engine.conftest import Programs

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from builder.digest import Digest
-from builder.engine.base import BuildRequest, EngineInfo, LayoutError, LocalBase
 from builder.engine.docker import PROXIES, DockerEngine
+from builder.engine.interface import BuildRequest, EngineInfo, LayoutError, LocalBase
 from builder.errors import EngineError, ExitCode
 from tests.support.errors import fails
 from tests.unit.engine.conftest import Programs

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.digest import Digest
-from builder.engine.base import host_architecture
+from builder.engine.interface import host_architecture
 from builder.errors import EngineError, NetworkError, PinError, UsageError
 from builder.mirror.artifact import ARTIFACT, locked_contents
 from builder.mirror.backend import parse_backend

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.engine.base import host_architecture
+from builder.engine.interface import host_architecture
 from builder.errors import EngineError, InvalidError, PinError
 from builder.events import Event
 from builder.model.plan import Plan

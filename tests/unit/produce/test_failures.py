@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from builder.digest import Digest
-from builder.engine.base import host_architecture
+from builder.engine.interface import host_architecture
 from builder.errors import EngineError, ExitCode, InvalidError, NetworkError, PinError
 from builder.events import Event
 from builder.model.plan import Plan

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from builder.engine.base import host_architecture
+from builder.engine.interface import host_architecture
 from builder.errors import EngineError
 from builder.model.plan import Plan
 from builder.produce import survey as surveys

@@ -14,7 +14,7 @@ import pytest
 
 from builder.attest.receipt import used_of
 from builder.digest import Digest
-from builder.engine.base import BuildRequest, host_architecture
+from builder.engine.interface import BuildRequest, host_architecture
 from builder.errors import ExitCode, PinError
 from builder.model.plan import Plan
 from builder.store.store import Store

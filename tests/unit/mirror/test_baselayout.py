@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.engine.base import BuildRequest, LayoutError, LocalBase
+from builder.engine.interface import BuildRequest, LayoutError, LocalBase
 from builder.errors import ExitCode, PinError
 from builder.mirror.source import MirrorSource
 from builder.model.plan import Plan

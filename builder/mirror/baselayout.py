@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from builder.attest.receipt import base_used
-from builder.engine.base import LocalBase
+from builder.engine.interface import LocalBase
 from builder.errors import BuilderError, NetworkError, PinError
 from builder.mirror.source import MirrorSource, mirror_command
 from builder.model.plan import Plan
