@@ -9,6 +9,7 @@ from pydantic import RootModel
 
 from builder.model.common import Line, Name, Strict
 from builder.model.recipe import ModelId
+from builder.model.yamlfile import load
 
 
 class Drafter(Strict):
@@ -27,7 +28,6 @@ class _Drafters(RootModel[tuple[Drafter, ...]]):
 @cache
 def drafters() -> tuple[Drafter, ...]:
     """All known drafters."""
-    from builder.model.yamlfile import load
 
     return load(Path(__file__).with_name("drafters.yaml"), _Drafters).root
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from builder.atomic import write_file
 from builder.errors import InvalidError, NetworkError, PinError, UsageError
+from builder.inputs.hosts import wheel_indexes
+from builder.inputs.mirrors import redact
 from builder.knowledge.extract import dump, extract
 from builder.knowledge.table import FOLDER, Table, load_table
 from builder.store.blobs import hash_of
@@ -23,9 +25,6 @@ def fetch_sdist(version: str, folder: Path, expected: str | None = None) -> Path
     """
     import requests
     from pypi_simple import DigestMismatchError, PyPISimple
-
-    from builder.inputs.hosts import wheel_indexes
-    from builder.inputs.mirrors import redact
 
     path = folder / f"vllm-{version}.tar.gz"
     if expected and _is(path, expected):

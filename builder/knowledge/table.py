@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from builder.model.common import EnvName, Flag, Sha256, Strict, Version
+from builder.model.yamlfile import load
 from builder.versions import python_version
 
 FOLDER = Path(__file__).parent / "vllm"
@@ -61,7 +62,6 @@ def versions() -> tuple[str, ...]:
 @cache
 def load_table(version: str) -> Table | None:
     """The table of a vLLM version; None without one. A local version (0.19.0+nv26.4) has its release's."""
-    from builder.model.yamlfile import load
 
     release = re.fullmatch(r"(\d+\.\d+\.\d+)(\+.*)?", version)
     path = FOLDER / f"{release[1]}.yaml" if release else None

@@ -46,6 +46,7 @@ def _bases(context: LockContext) -> list[str]:
 def _sources(context: LockContext) -> list[SourceKey]:
     if not context.selection.sources:
         return []
+    # Imported here: HTTP and git are needed for sources only.
     from builder.lock.sources import requested_sources
 
     wanted = requested_sources(context.requests, context.selection.sources)
@@ -81,6 +82,7 @@ def _pin_bases(context: LockContext, names: Sequence[str], report: LockReport) -
 def _lock_sources(context: LockContext, wanted: Sequence[SourceKey], report: LockReport) -> None:
     if not wanted or context.locks is None:
         return
+    # Imported here, as in `_sources`.
     from builder.lock.sources import look_up, with_sources
 
     context.say(f"fetching {'/'.join(wanted[0]) if len(wanted) == 1 else f'{len(wanted)} sources'}")
@@ -110,6 +112,7 @@ def _record_failures(
 
 
 def _update_table(context: LockContext, version: str, report: LockReport) -> None:
+    # Imported here: the package index is needed for option tables only.
     from builder.knowledge.sdist import update_table
     from builder.knowledge.table import load_table
     from builder.store.store import default_root

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from builder.lock.coverage import unmet
 from builder.lock.findings import Problem
 from builder.lock.freshness import REQUESTS, SECTION, check, requested, stale
 from builder.lock.seal import is_own_pin
 from builder.lock.selection import LockContext
+from builder.model.inputs import Input, from_source
+from builder.model.lock import SourceLock
 from builder.model.lockfile import load_section
-
-if TYPE_CHECKING:
-    from builder.model.inputs import Input
 
 
 def verify(context: LockContext) -> list[Problem]:
@@ -99,8 +96,6 @@ def _remote(context: LockContext) -> list[Problem]:
 
 
 def _locked_sources(context: LockContext) -> list[Input]:
-    from builder.model.inputs import from_source
-    from builder.model.lock import SourceLock
 
     section = context.project.section(SECTION) if context.project.has_section(SECTION) else None
     if not isinstance(section, SourceLock):

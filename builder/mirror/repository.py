@@ -37,6 +37,7 @@ class RegistryBackend:
     def client(self) -> Registry:
         """The registry client. Created on first use, as it reads configuration and logins."""
         if self._client is None:
+            # Imported here: a mirror in a folder needs no HTTP, whose library takes 0.1 s.
             from builder.registry.client import Registry
 
             self._client = Registry()

@@ -18,6 +18,7 @@ from pydantic import AfterValidator, TypeAdapter, ValidationError
 from builder.errors import InvalidError
 from builder.model.common import Boolean, Strict
 from builder.model.reference import DOCKER_HUB, HUB_NAMES, is_registry, is_repository
+from builder.model.yamlfile import compose, line_of, parse_yaml, yaml_message
 
 _HUB_API = "registry-1.docker.io"
 
@@ -120,7 +121,6 @@ def is_loopback(host: str) -> bool:
 
 
 def _parse(text: bytes, where: str) -> dict[str, RegistryEntry]:
-    from builder.model.yamlfile import compose, line_of, parse_yaml, yaml_message
 
     try:
         value = parse_yaml(text.decode("utf-8"), where)

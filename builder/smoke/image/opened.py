@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 from builder.digest import Digest
 from builder.errors import InvalidError, NetworkError, UsageError
 from builder.jsontext import parse_json
+from builder.oci.assemble import SomeConfig
 from builder.oci.manifest import MANIFEST_LIMIT, Manifest, parse_manifest
 
 
@@ -109,8 +110,6 @@ def open_image(layout: Path, digest: Digest | None = None) -> OpenedImage:
 def read_config(data: bytes, where: str) -> dict[str, Any]:
     """An image's configuration; its known members have the types of the OCI specification. Raises InvalidError."""
     from pydantic import ValidationError
-
-    from builder.oci.assemble import SomeConfig
 
     try:
         found = parse_json(data)

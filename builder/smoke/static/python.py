@@ -7,6 +7,7 @@ import posixpath
 from collections import defaultdict
 from collections.abc import Sequence
 
+from builder.knowledge.table import load_table
 from builder.smoke.check import CheckFailed, CheckNotRun, check_kind
 from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
@@ -89,7 +90,6 @@ def vllm_env(context: Context, *, version: str | None = None, names: Sequence[st
 
     names: the variables to check; default: all.
     """
-    from builder.knowledge.table import load_table
 
     judged = sorted(name for name in context.image.env if name.startswith("VLLM_"))
     judged = [name for name in judged if names is None or name in names]
