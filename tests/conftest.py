@@ -1,3 +1,5 @@
+import signal
+
 from hypothesis import settings
 
 from tests.support.fixtures import cli, engine, make_plan, make_project, mirror, online, small, small_disk, store
@@ -8,3 +10,6 @@ __all__ = ["cli", "engine", "make_plan", "make_project", "mirror", "online", "sm
 # How long an example takes says nothing about it on a machine that does other work besides.
 settings.register_profile("shared-machine", deadline=None, max_examples=times(100))
 settings.load_profile("shared-machine")
+
+# A shell starts background jobs with SIGINT ignored, and child processes inherit that: tests of Ctrl-C would hang.
+signal.signal(signal.SIGINT, signal.default_int_handler)
