@@ -18,7 +18,6 @@ from pydantic import AfterValidator, TypeAdapter, ValidationError
 from builder.errors import InvalidError
 from builder.model.common import Boolean, Strict
 from builder.model.reference import DOCKER_HUB, HUB_NAMES, is_registry, is_repository
-from builder.model.yamlfile import compose, line_of, parse_yaml, yaml_message
 
 _HUB_API = "registry-1.docker.io"
 
@@ -121,6 +120,8 @@ def is_loopback(host: str) -> bool:
 
 
 def _parse(text: bytes, where: str) -> dict[str, RegistryEntry]:
+    # Imported here: most machines have no registries.yaml, and a push then needs no YAML.
+    from builder.model.yamlfile import compose, line_of, parse_yaml, yaml_message
 
     try:
         value = parse_yaml(text.decode("utf-8"), where)
