@@ -120,7 +120,7 @@ class Broken:
         layers = [{**like, "digest": blob.digest, "size": blob.size} for blob in image.layers]
         config = put(blobs, image.config)
         digest = put(blobs, {**image.manifest, "config": {**image.manifest["config"], **config}, "layers": layers})
-        return blobs.parents[1], open_image(blobs.parents[1], str(digest["digest"]))
+        return blobs.parents[1], open_image(blobs.parents[1], Digest(digest["digest"]))
 
     def finish(self) -> OpenedImage:
         for number, tree in self.edited.items():
