@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.digest import Digest
 from builder.plan.resolve import resolve
 from builder.project import Project
 from tests.e2e.machines import Machine, without_emulation
@@ -32,7 +33,7 @@ WHAT = ["--recipe", "nemotron-omni", "--base", "hermetic", "--set", "nccl.functi
 class Build:
     """A finished build: the image's digest, its store, its standard error, and the machine."""
 
-    digest: str
+    digest: Digest
     store: Path
     log: str
     machine: Machine
@@ -99,7 +100,7 @@ def build_on(machine: Machine, store: Path, engine: str) -> Build:
     measured = ["/usr/bin/time", "-f", "peak %M kB", *BUILDER] if Path("/usr/bin/time").exists() else BUILDER
     done = machine.run([*measured, "build", *WHAT, "--engine", engine, "--offline"], store)
     assert done.returncode == 0, done.stderr[-4000:]
-    return Build(done.stdout.strip(), store, done.stderr, machine)
+    return Build(Digest(done.stdout.strip()), store, done.stderr, machine)
 
 
 @pytest.fixture(scope="session")

@@ -115,7 +115,7 @@ def second_nccl_in_memory(b: Broken) -> None:
 # --- Python
 
 
-@case("vllm-import", "it is 0.21.0, expected 0.20.0")
+@case("vllm-import", "the result is 0.21.0, expected 0.20.0")
 def module_of_another_version(b: Broken) -> None:
     """Its metadata says 0.20.0."""
     swap(b.edit("wheels-torch"), VLLM, '"0.20.0"', '"0.21.0"')
@@ -143,7 +143,7 @@ def script_whose_interpreter_is_gone(b: Broken) -> None:
     swap(b.edit("wheels-torch"), SCRIPT, 'if [ "$3" = --help ] || [ "$2" = --help ];', "exec python9 -m vllm; if true;")
 
 
-@case("starts-without-gpu", "did not end within 5 s")
+@case("starts-without-gpu", "no end within")
 def entrypoint_that_hangs(b: Broken) -> None:
     swap(b.edit("wheels-torch"), SCRIPT, "|| exit 2  # and nothing else", "&& kill -STOP $$")
 
