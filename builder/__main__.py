@@ -15,15 +15,15 @@ STOPPED = {signal.SIGINT: 130, signal.SIGTERM: 143}
 """Exit codes of a command that a signal stopped: 128 plus the number of the signal, as in shells."""
 
 _stopped_by: signal.Signals | None = None
+_interrupt_lost = False
 
 
 def main() -> None:
     """Entry point. Exit codes: `builder.errors.ExitCode`; 130 after Ctrl-C, 143 after SIGTERM."""
     handle_signals()
-    sys.unraisablehook = _on_unraisable
     _open_standard_streams()
     # After this function Ctrl-C could only interrupt the cleanup of the interpreter.
-    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    atexit.register(_ignore_signals)
     sys.exit(run_and_report())
 
 
@@ -53,10 +53,19 @@ def run_and_report(arguments: Sequence[str] | None = None) -> int:
 def handle_signals() -> None:
     """SIGTERM ends this process as Ctrl-C does: by KeyboardInterrupt, so that containers and unfinished files go.
 
-    A shell starts background jobs with SIGINT ignored; both signals are handled there too.
+    A shell starts background jobs with SIGINT ignored; both signals are handled there too. A timer runs once a second:
+    without it, Python handles a signal that arrives just before the main thread waits for a lock when that wait ends.
     """
     for number in STOPPED:
         signal.signal(number, _on_signal)
+    sys.unraisablehook = _on_unraisable
+    signal.signal(signal.SIGALRM, _on_timer)
+    signal.setitimer(signal.ITIMER_REAL, 1, 1)
+
+
+def _ignore_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGALRM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
@@ -67,9 +76,20 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
 
 
 def _on_unraisable(error: sys.UnraisableHookArgs) -> None:
-    """Hide a KeyboardInterrupt that compiled code, such as pydantic's, cannot raise. `_run` reports the next error."""
-    if not isinstance(error.exc_value, KeyboardInterrupt):
+    """Note a KeyboardInterrupt that was lost in a finalizer or in compiled code, such as pydantic's."""
+    global _interrupt_lost  # noqa: PLW0603 - as in `_on_signal`
+    if isinstance(error.exc_value, KeyboardInterrupt):
+        _interrupt_lost = True
+    else:
         sys.__unraisablehook__(error)
+
+
+def _on_timer(number: int, frame: FrameType | None) -> None:
+    """Raise a lost KeyboardInterrupt again."""
+    global _interrupt_lost  # noqa: PLW0603 - as in `_on_signal`
+    if _interrupt_lost:
+        _interrupt_lost = False
+        raise KeyboardInterrupt
 
 
 class _Stdout(io.TextIOWrapper):

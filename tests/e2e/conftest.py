@@ -1,7 +1,9 @@
-"""One real image, built by two engines on two different machines; all tests here use it.
+"""Two images, built on two different machines; all tests here use them.
 
-NCCL is compiled twice per run, once by each engine. Inputs (4 GB) stay in the cache of the tests between runs;
-everything else is built in each run. With BUILDER_NIGHTLY set, tests cover more, see `nightly`.
+nemotron-omni is built by buildah and compared with its golden digest. The small image, which has every kind of layer,
+is built by buildah and by docker. So NCCL is compiled once per run; the nightly job has docker compile it too. Inputs
+(4 GB) stay in the cache of the tests between runs; everything else is built in each run. With BUILDER_NIGHTLY set,
+tests cover more, see `nightly`.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,8 @@ import pytest
 from builder.digest import Digest
 from builder.plan.resolve import resolve
 from builder.project import Project
+from builder.store.store import Store
+from tests.e2e import small_project
 from tests.e2e.machines import Machine, without_emulation
 from tests.support.cache import INPUTS, TESTS_CACHE, seed_inputs
 
@@ -27,6 +32,7 @@ nightly = pytest.mark.skipif("BUILDER_NIGHTLY" not in os.environ, reason="takes 
 BUILDER = [sys.executable, "-m", "builder"]
 # Few of NCCL's functions: compiling all of them takes a quarter of an hour.
 WHAT = ["--recipe", "nemotron-omni", "--base", "hermetic", "--set", "nccl.functions=AllReduce Sum f32 RING LL"]
+SMALL = ["--recipe", small_project.RECIPE]
 
 
 @dataclass(frozen=True)
@@ -95,41 +101,55 @@ def fresh_store(inputs: Path, target: Path) -> Path:
     return target
 
 
-def build_on(machine: Machine, store: Path, engine: str) -> Build:
-    """Build the image there, offline."""
+def build_on(machine: Machine, store: Path, engine: str, what: list[str], env: dict[str, str] | None = None) -> Build:
+    """Build an image there, offline."""
     measured = ["/usr/bin/time", "-f", "peak %M kB", *BUILDER] if Path("/usr/bin/time").exists() else BUILDER
-    done = machine.run([*measured, "build", *WHAT, "--engine", engine, "--offline"], store)
+    done = machine.run([*measured, "build", *what, "--engine", engine, "--offline"], store, env)
     assert done.returncode == 0, done.stderr[-4000:]
     return Build(Digest(done.stdout.strip()), store, done.stderr, machine)
 
 
+@dataclass(frozen=True)
+class Builds:
+    """What two machines built. full: nemotron-omni by buildah. by_buildah, by_docker: the small image."""
+
+    full: Build
+    by_buildah: Build
+    by_docker: Build
+
+
 @pytest.fixture(scope="session")
-def both(context: Path, inputs: Path, folder: Path) -> tuple[Build, Build]:
-    """Two builds at the same time, with no way to run arm64 code: the phases of one core overlap with compilers."""
-    alpha = Machine("spark-alpha", "192.0.2.53", folder / "alpha", env={"TZ": "Pacific/Auckland", "LC_ALL": "C"})
-    beta = Machine(
-        "spark-beta",
-        "198.51.100.77",
-        folder / "beta" / "deep" / "er",
-        umask=0o077,
-        env={"TZ": "America/St_Johns", "LC_ALL": "C.UTF-8", "LANG": "tr_TR.UTF-8", "HOME": "/nonexistent"},
-        date="2031-05-06 07:08:09",
-        user=23456,
-    )
-    stores = [fresh_store(inputs, folder / name) for name in ("alpha/store-one", "beta/store-two")]
+def alpha(folder: Path) -> Machine:
+    """A machine whose user is root."""
+    return Machine("spark-alpha", "192.0.2.53", folder / "alpha", env={"TZ": "Pacific/Auckland", "LC_ALL": "C"})
+
+
+@pytest.fixture(scope="session")
+def beta(folder: Path) -> Machine:
+    """A machine with another user, folder, umask, locale, time zone and date."""
+    env = {"TZ": "America/St_Johns", "LC_ALL": "C.UTF-8", "LANG": "tr_TR.UTF-8", "HOME": "/nonexistent"}
+    where = folder / "beta" / "deep" / "er"
+    return Machine("spark-beta", "198.51.100.77", where, umask=0o077, env=env, date="2031-05-06 07:08:09", user=23456)
+
+
+@pytest.fixture(scope="session")
+def small(inputs: Path, folder: Path) -> dict[str, str]:
+    """The environment in which `builder` reads the small project; its inputs are in the cache."""
+    return {"BUILDER_PROJECT": str(small_project.write_project(folder / "small", Store(inputs)))}
+
+
+@pytest.fixture(scope="session")
+def builds(context: Path, inputs: Path, folder: Path, alpha: Machine, beta: Machine, small: dict[str, str]) -> Builds:
+    """Two machines build at the same time, with no way to run arm64 code."""
+    ours, theirs = (fresh_store(inputs, folder / name) for name in ("alpha/store-one", "beta/store-two"))
     with without_emulation(), ThreadPoolExecutor(2) as pool:
-        first = pool.submit(build_on, alpha, stores[0], "buildah")
-        second = pool.submit(build_on, beta, stores[1], "docker")
-        return first.result(), second.result()
+        by_docker = pool.submit(partial(build_on, beta, theirs, "docker", SMALL, small))
+        full = build_on(alpha, ours, "buildah", WHAT)
+        by_buildah = build_on(alpha, ours, "buildah", SMALL, small)
+        return Builds(full, by_buildah, by_docker.result())
 
 
 @pytest.fixture(scope="session")
-def first(both: tuple[Build, Build]) -> Build:
-    """Built by buildah, on a machine called spark-alpha."""
-    return both[0]
-
-
-@pytest.fixture(scope="session")
-def second(both: tuple[Build, Build]) -> Build:
-    """Built by docker for another user, from another folder, with another umask, locale, time zone and date."""
-    return both[1]
+def first(builds: Builds) -> Build:
+    """nemotron-omni, built by buildah."""
+    return builds.full

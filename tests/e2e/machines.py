@@ -24,8 +24,10 @@ class Machine:
     date: str | None = None
     user: int = 0
 
-    def run(self, argv: Sequence[str], store: Path) -> subprocess.CompletedProcess[str]:
-        """Run a command there; output is text."""
+    def run(
+        self, argv: Sequence[str], store: Path, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command there, with more variables in its environment; output is text."""
         self.folder.mkdir(parents=True, exist_ok=True)
         resolver = self.folder / "resolv.conf"
         resolver.write_text(f"nameserver {self.nameserver}\nsearch {self.name}.example\n")
@@ -44,8 +46,8 @@ class Machine:
             who = [f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups"]
             inner = ["setpriv", *who, f"--inh-caps={reach}", f"--ambient-caps={reach}", *inner]
         command = ["unshare", "--uts", "--net", "--mount", "sh", "-ec", f'{setup} && exec "$@"', "sh", *inner]
-        env = {**os.environ, "BUILDER_STORE": str(store), **self.env}
-        return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=3000)
+        variables = {**os.environ, "BUILDER_STORE": str(store), **self.env, **(env or {})}
+        return subprocess.run(command, env=variables, capture_output=True, text=True, check=False, timeout=3000)
 
 
 @contextmanager

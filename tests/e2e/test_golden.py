@@ -1,6 +1,6 @@
 """Golden digests of real images, see tests/unit/cli/test_golden.py.
 
-Each run compares one image, built by two engines. With BUILDER_NIGHTLY set, every hermetic recipe is built.
+Each run compares one image. With BUILDER_NIGHTLY set, every hermetic recipe is built.
 """
 
 from __future__ import annotations

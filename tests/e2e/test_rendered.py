@@ -1,7 +1,6 @@
 """The output of `render --context`, built by docker without builder: the same files and the same configuration.
 
-The image is a small one with every kind of stage; see small_project.py. Compiling NCCL once more would prove nothing
-new: the fixture `second` has docker compile the same stage. The nightly job compares all of nemotron-omni.
+The image is a small one with every kind of stage; see small_project.py. The nightly job compares all of nemotron-omni.
 """
 
 from __future__ import annotations
@@ -19,9 +18,7 @@ from typing import IO, Any
 import pytest
 import zstandard
 
-from builder.store.store import Store
-from tests.e2e.conftest import Build, builder
-from tests.e2e.small_project import RECIPE, write_project
+from tests.e2e.conftest import SMALL, Builds, builder
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
@@ -41,17 +38,16 @@ class Pair:
 
 
 @pytest.fixture(scope="module", params=["small", *(["nemotron-omni"] if "BUILDER_NIGHTLY" in os.environ else [])])
-def pair(request: pytest.FixtureRequest, first: Build, context: Path, inputs: Path, folder: Path) -> Pair:
-    """Our image and its context; layers and toolchains in the stores are reused."""
+def pair(
+    request: pytest.FixtureRequest, builds: Builds, context: Path, inputs: Path, folder: Path, small: dict[str, str]
+) -> Pair:
+    """Our image and its context."""
     if request.param == "nemotron-omni":
-        return Pair(first.digest, first.store, context, 50_000)
-    project = {"BUILDER_PROJECT": str(write_project(folder / "small", Store(first.store), Store(inputs)))}
+        return Pair(builds.full.digest, builds.full.store, context, 50_000)
     target = folder / "small-context"
-    rendered = builder("render", "--recipe", RECIPE, "--context", str(target), store=inputs, env=project)
+    rendered = builder("render", *SMALL, "--context", str(target), store=inputs, env=small)
     assert rendered.returncode == 0, rendered.stderr
-    built = builder("build", "--recipe", RECIPE, "--engine", "buildah", "--offline", store=first.store, env=project)
-    assert built.returncode == 0, built.stderr[-4000:]
-    return Pair(built.stdout.strip(), first.store, target, 10_000)
+    return Pair(builds.by_buildah.digest, builds.by_buildah.store, target, 10_000)
 
 
 @pytest.fixture

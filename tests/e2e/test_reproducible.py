@@ -10,14 +10,23 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from tests.e2e.conftest import WHAT, Build, builder
+from tests.e2e.conftest import WHAT, Build, Builds, build_on, builder, fresh_store, nightly
+from tests.e2e.machines import Machine, without_emulation
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
 
-def test_both_engines_and_both_machines_give_one_digest(first: Build, second: Build) -> None:
-    assert re.fullmatch(r"sha256:[0-9a-f]{64}", first.digest)
-    assert first.digest == second.digest
+def test_both_engines_and_both_machines_give_one_digest(builds: Builds) -> None:
+    assert re.fullmatch(r"sha256:[0-9a-f]{64}", builds.by_buildah.digest)
+    assert builds.by_buildah.digest == builds.by_docker.digest
+
+
+@nightly
+def test_both_engines_compile_nccl_to_the_same_bytes(first: Build, inputs: Path, beta: Machine, folder: Path) -> None:
+    with without_emulation():
+        second = build_on(beta, fresh_store(inputs, folder / "beta" / "store-nccl"), "docker", WHAT)
+    assert second.digest == first.digest
+    assert leaked(second, first, folder) == []
 
 
 def test_a_second_build_needs_no_engine_and_no_network(first: Build, tmp_path: Path) -> None:
@@ -26,16 +35,22 @@ def test_a_second_build_needs_no_engine_and_no_network(first: Build, tmp_path: P
     assert " built " not in again.stderr
 
 
-def test_memory_stays_bounded(first: Build, second: Build) -> None:
-    for build in (first, second):
+def test_memory_stays_bounded(builds: Builds) -> None:
+    for build in (builds.full, builds.by_docker):
         peak = re.search(r"peak (\d+) kB", build.log)
         assert peak, "GNU time is needed to measure memory"
         assert int(peak[1]) * 1024 < 600_000_000
 
 
-def test_nothing_of_the_build_host_is_in_a_layer(first: Build, second: Build, folder: Path) -> None:
+def test_nothing_of_the_build_host_is_in_a_layer(builds: Builds, folder: Path) -> None:
+    assert leaked(builds.full, builds.by_docker, folder) == []
+    assert leaked(builds.by_docker, builds.full, folder) == []
+
+
+def leaked(build: Build, other: Build, folder: Path) -> list[tuple[str, bytes]]:
+    """Names, addresses and paths of the machines that occur in an image, with the blob that has them."""
     home = str(Path.home())
-    words = [first.machine.name, second.machine.name, first.machine.nameserver, second.machine.nameserver]
+    words = [build.machine.name, other.machine.name, build.machine.nameserver, other.machine.nameserver]
     words += [
         str(folder),
         str(folder.parent),
@@ -46,12 +61,11 @@ def test_nothing_of_the_build_host_is_in_a_layer(first: Build, second: Build, fo
     ]
     # Short words and "localhost" occur in packages that do not depend on this machine.
     needles = [word.encode() for word in dict.fromkeys(words) if len(word) > 9]
-    manifest = json.loads(first.store.joinpath("blobs", *first.digest.split(":")).read_bytes())
+    manifest = json.loads(build.store.joinpath("blobs", *build.digest.split(":")).read_bytes())
     blobs = [manifest["config"]["digest"], *(layer["digest"] for layer in manifest["layers"])]
-    found = [
-        (blob, needle) for blob in blobs for needle in search(first.store.joinpath("blobs", *blob.split(":")), needles)
+    return [
+        (blob, needle) for blob in blobs for needle in search(build.store.joinpath("blobs", *blob.split(":")), needles)
     ]
-    assert found == []
 
 
 def search(blob: Path, needles: list[bytes]) -> set[bytes]:

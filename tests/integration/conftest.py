@@ -19,8 +19,12 @@ MACHINE = {"test_mirror", "test_smoke_chroot", "test_smoke_docker", "test_smoke_
 """Modules that need the container engines, loop over namespaces or register qemu: one after the other."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With pytest-xdist, a module's tests stay in one process: so each fixture of a module runs once."""
+    """With pytest-xdist, a module's tests stay in one process: so each fixture of a module runs once.
+
+    First, because pytest-xdist reads the markers in the same hook.
+    """
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             name = item.path.stem
