@@ -21,16 +21,16 @@ CHECK: Command = ("lock", "--check")
 RENDER: Command = ("render", "--recipe", "tiny")
 
 FILES: dict[str, tuple[list[Command], int]] = {
-    "recipes/tiny.yaml": ([PLAN, RENDER, ("lint", "--recipe", "tiny")], 60),
-    "recipes/bases/tiny.yaml": ([PLAN, CHECK], 60),
-    "recipes/bases/vendor.yaml": ([VENDOR, ("list", "bases", "--json"), CHECK], 60),
-    "recipes/locks/requests.yaml": ([CHECK, ("lock", "nothing")], 60),
-    "recipes/locks/tiny-wheels.json": ([PLAN, CHECK], 60),
-    "recipes/locks/tiny-root.json": ([PLAN, CHECK], 40),
-    "recipes/locks/sources.json": ([PLAN, CHECK], 40),
-    "dockerfiles/layers/compiled/layer.yaml": ([PLAN, RENDER], 60),
-    "dockerfiles/layers/placed/layer.yaml": ([PLAN], 40),
-    "registries.yaml": ([("lock", "--check", "--remote", "vendor")], 60),
+    "recipes/tiny.yaml": ([PLAN, RENDER, ("lint", "--recipe", "tiny")], 20),
+    "recipes/bases/tiny.yaml": ([PLAN, CHECK], 20),
+    "recipes/bases/vendor.yaml": ([VENDOR, ("list", "bases", "--json"), CHECK], 20),
+    "recipes/locks/requests.yaml": ([CHECK, ("lock", "nothing")], 20),
+    "recipes/locks/tiny-wheels.json": ([PLAN, CHECK], 20),
+    "recipes/locks/tiny-root.json": ([PLAN, CHECK], 15),
+    "recipes/locks/sources.json": ([PLAN, CHECK], 15),
+    "dockerfiles/layers/compiled/layer.yaml": ([PLAN, RENDER], 20),
+    "dockerfiles/layers/placed/layer.yaml": ([PLAN], 15),
+    "registries.yaml": ([("lock", "--check", "--remote", "vendor")], 20),
 }
 
 

