@@ -67,6 +67,15 @@ def python_version(text: str | None) -> Version:
         return Version("0")
 
 
+def is_version(text: str) -> bool:
+    """Whether the text is a version of PEP 440."""
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
+
+
 def python_release(text: str) -> tuple[int, ...]:
     """The numbers of a PEP 440 version: (3, 13) of "3.13". Raises ValueError for an invalid version."""
     return Version(text).release

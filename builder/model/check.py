@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, JsonValue
 
-from builder.model.common import Line, Name, Strict
+from builder.model.common import Name, Strict
 
 
 def _without_nul(value: Any) -> Any:
@@ -25,5 +25,3 @@ class Check(Strict):
     tier: Literal["static", "cpu", "gpu"]
     kind: Name
     args: Annotated[dict[str, JsonValue], AfterValidator(_without_nul)] = {}
-    when: Line | None = None
-    """A condition over base, params and recipe, as in layers."""

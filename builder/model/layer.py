@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from builder.model.base import Family
-from builder.model.check import Check as Check  # noqa: PLC0414 (a public name of this module)
+from builder.model.check import Check
 from builder.model.common import Boolean, EnvName, LabelName, Line, Name, ParameterName, RelativePath, Scalar, Strict
+from builder.model.condition import Condition, parameters_of
+from builder.pattern import compiled
 
-Template = Line
-"""Text with `{{ ... }}` expressions over `base`, `params` and `recipe`; rendered strictly."""
+PLACEHOLDER = re.compile(r"\{\{ *(?P<of>base|params)\.(?P<name>[a-z][a-z0-9_]{0,31}) *\}\}")
+"""A placeholder in a text of a layer.yaml: a fact of the base, or a parameter of the layer."""
 
-Condition = Line
-"""A Jinja expression over the same names; `version()` makes versions comparable."""
+
+def _only_placeholders(text: str) -> str:
+    rest = PLACEHOLDER.sub("", text)
+    if "{{" in rest or "{%" in rest:
+        raise ValueError("only {{ base.NAME }} and {{ params.NAME }} can be used here")
+    return text
+
+
+Template = Annotated[Line, AfterValidator(_only_placeholders)]
+"""Text with placeholders."""
 
 _LONGEST = 4096
 """Characters of a text value: engines limit the length of a Dockerfile's lines."""
@@ -37,10 +47,7 @@ class Parameter(Strict):
         if self.type in ("text", "list") and not self.choices and self.pattern is None:
             raise ValueError("a text parameter needs choices or a pattern: its values reach Dockerfiles")
         if self.pattern is not None:
-            try:
-                re.compile(self.pattern)
-            except (re.error, RecursionError, OverflowError) as error:
-                raise ValueError(f"pattern is not a regular expression: {error}") from None
+            compiled(self.pattern)
         if self.default is not None:
             try:
                 self.value(self.default)
@@ -75,7 +82,7 @@ class Parameter(Strict):
             raise ValueError(f"must have at most {_LONGEST} characters")
         if self.choices and text not in map(str, self.choices):
             raise ValueError(f"must be one of {', '.join(map(str, self.choices))}")
-        if self.pattern is not None and not re.fullmatch(self.pattern, text):
+        if self.pattern is not None and not compiled(self.pattern).fullmatch(text):
             raise ValueError(f"must match {self.pattern}")
         return text
 
@@ -101,14 +108,14 @@ class Label(Strict):
 class WheelGroup(Strict):
     """The wheels of a lock section that go into the layer, and their place.
 
-    only: an expression for the names of the distributions; an empty result means all that no other use of the layer
-    takes. Without `only`, the whole section. strip: unpack only the files under this path of the wheels, into `into`,
-    without metadata (so the CUDA compiler's wheels become CUDA_HOME). Without `strip`, the wheels are installed as
-    distributions into the base's site directory.
+    only: the names of the distributions, or `params.NAME`, a parameter that holds them; an empty list means all that no
+    other use of the layer takes. Without `only`, the whole section. strip: unpack only the files under this path of the
+    wheels, into `into`, without metadata (so the CUDA compiler's wheels become CUDA_HOME). Without `strip`, the wheels
+    are installed as distributions into the base's site directory.
     """
 
     lock: Template
-    only: Condition | None = None
+    only: tuple[Name, ...] | Annotated[str, Field(pattern=r"^params\.[a-z][a-z0-9_]{0,31}$")] | None = None
     when: Condition | None = None
     strip: RelativePath | None = None
     into: Template | None = None
@@ -141,6 +148,19 @@ class PlacedFile(Strict):
         return self
 
 
+class Replacement(Strict):
+    """A file of the base or of an earlier layer that the layer's files may cover."""
+
+    path: Template
+    when: Condition | None = None
+
+
+class LayerCheck(Check):
+    """A smoke check of a layer; it is left out when its condition does not hold."""
+
+    when: Condition | None = None
+
+
 class Requirement(Strict):
     """A condition on base or parameters. When it is false, the layer does not apply; why: the cause for the user."""
 
@@ -152,7 +172,6 @@ class Layer(Strict):
     """A layer definition.
 
     producer: `files` is unpacked in this process, `dockerfile` runs commands in an engine, `config` adds no file.
-    replaces: files of the base or of earlier layers that this layer's files may cover; an empty result is ignored.
     reads_base: its steps read the base's files.
     """
 
@@ -165,12 +184,17 @@ class Layer(Strict):
     parameters: dict[ParameterName, Parameter] = {}
     inputs: Inputs = Inputs()
     files: tuple[PlacedFile, ...] = ()
-    replaces: tuple[Template, ...] = ()
+    replaces: tuple[Template | Replacement, ...] = ()
     reads_base: Boolean = False
     env: tuple[Environment, ...] = ()
     labels: tuple[Label, ...] = ()
-    checks: tuple[Check, ...] = ()
+    checks: tuple[LayerCheck, ...] = ()
     notes: tuple[Line, ...] = ()
+
+    @property
+    def replacements(self) -> tuple[Replacement, ...]:
+        """`replaces`, in one form."""
+        return tuple(Replacement(path=each) if isinstance(each, str) else each for each in self.replaces)
 
     @model_validator(mode="after")
     def _producer_fits(self) -> Layer:
@@ -183,4 +207,20 @@ class Layer(Strict):
             raise ValueError("a files layer needs debs, wheels or files")
         if self.root and self.inputs.debs is None:
             raise ValueError("a root layer is made of Debian packages")
+        return self
+
+    @model_validator(mode="after")
+    def _parameters_exist(self) -> Layer:
+        conditional: tuple[Any, ...] = (
+            *(*self.needs, *self.env, *self.labels, *self.files, *self.replacements, *self.checks),
+            *self.inputs.wheels,
+        )
+        for name, expected in parameters_of(each.when for each in conditional if each.when):
+            if name not in self.parameters:
+                raise ValueError(f"a condition tests params.{name}, but the layer has no parameter {name!r}")
+            if self.parameters[name].value(expected) != expected:
+                raise ValueError(f"a condition compares params.{name} with {expected!r}, which is no value of it")
+        for group in self.inputs.wheels:
+            if isinstance(group.only, str) and group.only.removeprefix("params.") not in self.parameters:
+                raise ValueError(f"only: the layer has no parameter {group.only.removeprefix('params.')!r}")
         return self

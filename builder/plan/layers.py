@@ -10,6 +10,7 @@ from typing import Any
 from builder.errors import InvalidError
 from builder.model.base import Base
 from builder.model.check import Check
+from builder.model.layer import LayerCheck
 from builder.model.plan import PlannedLayer, Variable
 from builder.model.textfile import decode
 from builder.plan.locked import Locked, find_locked, one_per_file
@@ -61,14 +62,14 @@ def _config(use: Use, scope: Scope, base: Base | None, locked: Locked) -> Planne
             if scope.holds(item.when)
         ),
         labels=tuple((item.name, scope.text(item.value)) for item in layer.labels if scope.holds(item.when)),
-        replaces=tuple(text for item in layer.replaces if (text := scope.text(item))),
+        replaces=tuple(scope.text(item.path) for item in layer.replacements if scope.holds(item.when)),
         checks=tuple(_check(item, scope) for item in layer.checks if scope.holds(item.when)),
     )
 
 
-def _check(check: Check, scope: Scope) -> Check:
+def _check(check: LayerCheck, scope: Scope) -> Check:
     args = {name: scope.text(value) if isinstance(value, str) else value for name, value in check.args.items()}
-    return check.model_copy(update={"args": args})
+    return Check(id=check.id, tier=check.tier, kind=check.kind, args=args)
 
 
 def _spec(use: Use, base: Base | None, locked: Locked, files: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""Renders the templates and conditions of layers, so that no value can become a Dockerfile instruction.
+"""Renders the templates of layers, so that no template runs code and no value becomes a Dockerfile instruction.
+
+Templates see plain data (mappings, text, numbers, None) and named functions. A text of a layer.yaml has placeholders,
+`{{ base.site }}`, and nothing else. A Dockerfile template is Jinja without what can run code or grow without bound: no
+attribute of a Python object, no method, no arithmetic, no macro, no loop over anything but given data.
 
 A value in a Dockerfile either has only characters without a meaning to Dockerfile and shell, or went through a filter
 that quotes it for its place: `sh` (one shell word), `dockerfile` (one Dockerfile word),
@@ -7,7 +11,6 @@ that quotes it for its place: `sh` (one shell word), `dockerfile` (one Dockerfil
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 import shlex
@@ -15,23 +18,29 @@ from collections.abc import Mapping
 from typing import Any
 
 import jinja2
-from jinja2.sandbox import SandboxedEnvironment
+from jinja2 import nodes
 
 from builder.errors import InvalidError
-from builder.versions import python_version
+from builder.model.layer import PLACEHOLDER
 
 _SAFE = re.compile(r"[A-Za-z0-9._:/@+=-]*")
 
-_BROKEN = (
-    jinja2.TemplateError,
-    TypeError,
-    AttributeError,
-    ValueError,
-    LookupError,
-    ArithmeticError,
-    RecursionError,
+_BROKEN = (jinja2.TemplateError, TypeError, ValueError, LookupError, RecursionError)
+"""The exceptions of a broken template."""
+
+_ALLOWED = (
+    *(nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Assign, nodes.Tuple),
+    *(nodes.Name, nodes.NSRef, nodes.Getattr, nodes.Const, nodes.Concat, nodes.Compare, nodes.Operand),
+    *(nodes.And, nodes.Or, nodes.Not, nodes.CondExpr, nodes.Filter, nodes.Test, nodes.Call),
 )
-"""The exceptions of a broken template or expression."""
+"""What a Dockerfile template may be made of. What is not here could run code, or produce text without bound."""
+
+_TESTS = ("none", "defined")
+_DEEPEST = 2
+"""Levels of nested loops."""
+
+_LONGEST = 1 << 20
+"""Characters of a template, and of what it renders to."""
 
 
 class Quoted(str):
@@ -96,53 +105,91 @@ def _finalize(value: Any) -> Any:
     return text
 
 
-_dockerfiles = SandboxedEnvironment(
+class _Environment(jinja2.Environment):
+    """Jinja for Dockerfiles: `a.b` is the item b of the mapping a, never an attribute of an object."""
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        if isinstance(obj, Mapping) and attribute in obj:
+            return obj[attribute]
+        return self.undefined(obj=obj, name=attribute)
+
+
+_dockerfiles = _Environment(
     undefined=jinja2.StrictUndefined, finalize=_finalize, keep_trailing_newline=True, autoescape=False
 )
-_dockerfiles.filters.update(sh=sh, dockerfile=dockerfile, exec_form=exec_form, word=word, inherited=inherited)
-_texts = SandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
-_texts.globals.update(version=python_version)
+_FILTERS = {"sh": sh, "dockerfile": dockerfile, "exec_form": exec_form, "word": word, "inherited": inherited}
+_dockerfiles.filters = _FILTERS
+_dockerfiles.globals.clear()
 
 
 def render_dockerfile(text: str, values: Mapping[str, Any], where: str) -> str:
     """A Dockerfile template with these values. Raises InvalidError."""
     try:
-        return _dockerfiles.from_string(text).render(**values)
+        if len(text) > _LONGEST:
+            raise jinja2.TemplateError(f"the template is longer than {_LONGEST} characters")
+        parsed = _dockerfiles.parse(text)
+        functions = {name for name, value in values.items() if callable(value)}
+        _require_plain(parsed, functions)
+        parts: list[str] = []
+        length = 0
+        for part in _dockerfiles.from_string(parsed).generate(**values):
+            parts.append(part)
+            length += len(part)
+            if length > _LONGEST:
+                raise jinja2.TemplateError(f"the result is longer than {_LONGEST} characters")
+        return "".join(parts)
     except InvalidError as error:
         raise error.replaced(where=where) from error
     except _BROKEN as error:
         raise InvalidError(f"template: {_reason(error)}", id="template-broken", where=_line(where, error)) from error
 
 
-def render_text(text: str, values: Mapping[str, Any], where: str) -> str:
-    """A one-line template of a layer.yaml. Raises InvalidError for an unknown name or a broken expression."""
-    if "{" not in text:
-        return text
-    try:
-        return _template(text).render(**values)
-    except _BROKEN as error:
-        raise InvalidError(f"{text!r}: {_reason(error)}", id="template-broken", where=where) from error
+def render_text(text: str, values: Mapping[str, Mapping[str, Any]], where: str) -> str:
+    """A text of a layer.yaml with its placeholders replaced. Raises InvalidError for an unknown or missing value."""
+
+    def value(found: re.Match[str]) -> str:
+        value = values[found["of"]].get(found["name"])
+        if value is None or isinstance(value, tuple | list | dict):
+            raise InvalidError(
+                f"{text!r}: {found['of']}.{found['name']} has no value here", id="template-broken", where=where
+            )
+        return str(value)
+
+    return PLACEHOLDER.sub(value, text)
 
 
-def evaluate(expression: str, values: Mapping[str, Any], where: str) -> Any:
-    """A condition or expression of a layer.yaml as a value. Raises InvalidError."""
-    try:
-        value = _expression(expression)(**values)
-        if isinstance(value, jinja2.Undefined):
-            raise jinja2.UndefinedError(f"{expression} is not defined")
-        return value
-    except _BROKEN as error:
-        raise InvalidError(f"{expression!r}: {_reason(error)}", id="expression-broken", where=where) from error
-
-
-@functools.lru_cache(1024)
-def _template(text: str) -> jinja2.Template:
-    return _texts.from_string(text)
-
-
-@functools.lru_cache(1024)
-def _expression(text: str) -> Any:
-    return _texts.compile_expression(text, undefined_to_none=False)
+def _require_plain(template: nodes.Template, functions: set[str]) -> None:
+    """Raises TemplateError for a construct that is not in `_ALLOWED`."""
+    assigned = {
+        target.name
+        for each in template.find_all(nodes.Assign)
+        for target in each.find_all(nodes.Name)
+        if target.ctx == "store"
+    }
+    pending: list[tuple[nodes.Node, int]] = [(template, 0)]
+    while pending:
+        node, depth = pending.pop()
+        problem = ""
+        if not isinstance(node, _ALLOWED):
+            problem = f"{type(node).__name__} is not allowed in a template"
+        elif isinstance(node, nodes.Filter) and node.name not in _FILTERS:
+            problem = f"no filter named {node.name!r}"
+        elif isinstance(node, nodes.Test) and node.name not in _TESTS:
+            problem = f"no test named {node.name!r}"
+        elif isinstance(node, nodes.Call) and not (isinstance(node.node, nodes.Name) and node.node.name in functions):
+            problem = f"only {', '.join(sorted(functions)) or 'nothing'} can be called"
+        elif isinstance(node, nodes.For):
+            depth += 1
+            if depth > _DEEPEST or node.recursive or not isinstance(node.iter, nodes.Name | nodes.Getattr):
+                problem = f"a loop goes over a given list, at most {_DEEPEST} deep"
+        elif isinstance(node, nodes.Assign) and assigned & {
+            name.name for name in node.node.find_all(nodes.Name)
+        } | assigned & ({node.node.name} if isinstance(node.node, nodes.Name) else set()):
+            # Each such step could double a text.
+            problem = "a value that is set cannot use another value that is set"
+        if problem:
+            raise jinja2.TemplateSyntaxError(problem, node.lineno)
+        pending += [(child, depth) for child in node.iter_child_nodes()]
 
 
 def _reason(error: Exception) -> str:

@@ -9,10 +9,11 @@ from typing import Any
 
 from builder.errors import InvalidError, UsageError
 from builder.model.base import Base
+from builder.model.condition import Condition, holds
 from builder.model.layer import Layer, Parameter
-from builder.plan.template import Quoted, evaluate, is_line, render_text
+from builder.model.recipe import Recipe
+from builder.plan.template import Quoted, is_line, render_text
 from builder.project import LayerSource, Project
-from builder.versions import python_version
 
 IDENTITY = r"[a-z][a-z0-9._-]{0,127}"
 """Ids of layers are names of build stages; an engine reads a name that begins with a digit as a stage's number."""
@@ -31,21 +32,21 @@ class Use:
 
 
 class Scope:
-    """The names that a layer's templates and conditions see."""
+    """The plain data that a layer's templates and conditions see: `base`, `params`, and the layers of the recipe."""
 
-    def __init__(self, project: Project, use: Use, base: Base | None, recipe: Any) -> None:
+    def __init__(self, project: Project, use: Use, base: Base | None, recipe: Recipe | None) -> None:
         self.where = str(use.source.folder / "layer.yaml")
-        self.values: dict[str, Any] = {
-            "params": use.params,
-            "base": base,
-            "recipe": recipe,
-            "id": Quoted(use.id),
-            "has_lock": project.has_section,
-            "version": python_version,
-        }
+        self.base: dict[str, Any] = base.model_dump() if base is not None else {}
+        if base is not None and base.python is not None:
+            # The tag of wheels for this Python: cp313 of 3.13.
+            self.base["python_tag"] = "cp" + base.python.replace(".", "")
+        self.params = use.params
+        self.layers = frozenset(each.layer for each in recipe.layers) if recipe is not None else frozenset()
+        self.values: dict[str, Any] = {"params": self.params, "base": self.base, "id": Quoted(use.id)}
+        self._project = project
 
     def text(self, template: str) -> str:
-        """The rendered template, which must be one line. Raises InvalidError."""
+        """The template with its values, which must be one line. Raises InvalidError."""
         text = render_text(template, self.values, self.where)
         if not is_line(text):
             raise InvalidError(
@@ -53,13 +54,20 @@ class Scope:
             )
         return text
 
-    def holds(self, condition: str | None) -> bool:
-        """Whether the condition is true; no condition is true. Raises InvalidError."""
-        return condition is None or bool(evaluate(condition, self.values, self.where))
+    def holds(self, condition: Condition | None) -> bool:
+        """Whether the condition holds; no condition holds always."""
+        return condition is None or holds(condition, self)
 
-    def names(self, expression: str) -> set[str]:
-        """The value of an expression that gives names. Raises InvalidError."""
-        return set(evaluate(expression, self.values, self.where))
+    def has_section(self, template: str) -> bool:
+        """Whether the lock has the section with this name, which is a template."""
+        try:
+            return self._project.has_section(self.text(template))
+        except InvalidError:
+            return False
+
+    def names(self, only: tuple[str, ...] | str) -> set[str]:
+        """Names of distributions: these, or those of the parameter in `params.NAME`."""
+        return set(self.params[only.removeprefix("params.")] if isinstance(only, str) else only)
 
 
 def make_use(project: Project, name: str, given: Mapping[str, Any], taken: set[str], where: str) -> Use:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from builder.knowledge.loglines import SERVER_WARNING, lines
+from builder.pattern import compiled
 
 _SHOWN = 5
 
@@ -41,9 +42,9 @@ def scan_log(
 
 def scan_server_log(log: str, allow: Sequence[str] = ()) -> list[LogFinding]:
     """`scan_log` for vLLM's server, with the known lines of loglines.yaml. allow: patterns of more harmless lines."""
-    good = [re.compile(item.pattern) for item in lines() if item.good and item.pattern]
-    good += [re.compile(pattern) for pattern in allow]
-    bad = [(re.compile(item.pattern), item.means) for item in lines() if not item.good and item.pattern]
+    good = [compiled(item.pattern) for item in lines() if item.good and item.pattern]
+    good += [compiled(pattern) for pattern in allow]
+    bad = [(compiled(item.pattern), item.means) for item in lines() if not item.good and item.pattern]
     return scan_log(log, SERVER_WARNING, lambda line: any(pattern.search(line) for pattern in good), bad)
 
 

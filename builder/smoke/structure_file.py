@@ -16,7 +16,8 @@ from typing import Any, Literal
 from builder.errors import InvalidError
 from builder.model.check import Check
 from builder.model.yamlfile import load
-from builder.smoke.structure_format import SETUP_FAILED, CommandTest, StructureTest, pattern
+from builder.pattern import compiled
+from builder.smoke.structure_format import SETUP_FAILED, CommandTest, StructureTest
 
 
 def structure_checks(path: Path, env: Mapping[str, str]) -> list[Check]:
@@ -136,7 +137,7 @@ def _check_patterns(args: Mapping[str, Any], where: str) -> None:
     texts += [item["value"] for item in variables if item["isRegex"]]
     for text in texts:
         try:
-            pattern(text)
+            compiled(text)
         except ValueError as error:
             raise InvalidError(str(error), id="structure-pattern-wrong", where=where) from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -112,26 +111,3 @@ class StructureTest(_Part):
     metadataTest: MetadataTest | None = None
     licenseTests: Annotated[tuple[dict[str, Any], ...], _LISTED] = ()
     containerRunOptions: RunOptions = RunOptions()
-
-
-_CLASSES = {
-    "alnum": "A-Za-z0-9", "alpha": "A-Za-z", "digit": "0-9", "lower": "a-z", "upper": "A-Z", "space": r"\s",
-    "xdigit": "0-9A-Fa-f", "word": r"\w", "punct": r"!-/:-@\[-`{-~",
-}  # fmt: skip
-
-
-def pattern(text: str) -> re.Pattern[str]:
-    """A regular expression of the format (RE2) as Python's. Raises ValueError.
-
-    Translated are the differences: classes like [[:digit:]], \\z, and `$`, which in RE2 matches only the end of text.
-    """
-    for name, members in _CLASSES.items():
-        text = text.replace(f"[:{name}:]", members)
-    multiline = re.match(r"\(\?[a-zA-Z]*m", text) is not None
-    text = re.sub(r"(?<!\\)((?:\\\\)*)\\z", r"\1\\Z", text)
-    if not multiline:
-        text = re.sub(r"(?<!\\)((?:\\\\)*)\$(?=$|\||\))", r"\1\\Z", text)
-    try:
-        return re.compile(text)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"not a pattern: {text!r}: {error}") from None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from builder.model.check import Check
+from builder.pattern import compiled
 from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.cpu.execution import Execution, last_line_is
-from builder.smoke.structure_format import SETUP_FAILED, pattern
+from builder.smoke.structure_format import SETUP_FAILED
 
 NO_GPU = (
     r"Failed to infer device type|Found no NVIDIA driver|No CUDA GPUs are available|libcuda\.so\.1|"
@@ -30,7 +30,7 @@ def fails_without_gpu(check: Check, *, argv: Sequence[str] = (), matches: str = 
             raise CheckFailed(f"it exits with 0 without a GPU: {tail}")
         if status >= 128 or status < 0:
             raise CheckFailed(f"a signal ended it (exit status {status}): {tail}")
-        found = re.search(matches, output)
+        found = compiled(matches).search(output)
         if not found:
             raise CheckFailed(f"it does not report that there is no GPU (exit status {status}): {tail}")
         return f"exit status {status}: {found[0]}"
@@ -92,10 +92,10 @@ def structure_command(
             ("error", errors, expected_error, excluded_error),
         ):
             for each in wanted:
-                if not pattern(each).search(text):
+                if not compiled(each).search(text):
                     raise CheckFailed(f"the {what} does not match {each!r}: {text.strip()[-500:]!r}")
             for each in unwanted:
-                if pattern(each).search(text):
+                if compiled(each).search(text):
                     raise CheckFailed(f"the {what} matches {each!r}: {text.strip()[-500:]!r}")
         return f"exit status {code}"
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from builder.model.check import Check
+from builder.pattern import compiled
 from builder.smoke.check import CheckFailed, bind_check, valid_arguments
 
 Judge = Callable[[int, str], str]
@@ -74,7 +74,7 @@ def output_is(output: str | None, matches: str | None, status: int = 0) -> Judge
         if output is not None and text != output.strip():
             raise CheckFailed(f"the output is {text[-500:]!r}, expected {output.strip()!r}")
         if matches is not None:
-            found = re.search(matches, text)
+            found = compiled(matches).search(text)
             if not found:
                 raise CheckFailed(f"the output {text[-500:]!r} does not match {matches!r}")
             return found[0][:200]

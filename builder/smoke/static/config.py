@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from builder.pattern import compiled
 from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.tree import PathNotFound
@@ -150,6 +151,6 @@ def _text(
         raise CheckFailed(f"{what} is {found!r}, expected {value!r}")
     if starts is not None and not found.startswith(starts):
         raise CheckFailed(f"{what} is {found!r}, expected it to begin with {starts!r}")
-    if matches is not None and not re.fullmatch(matches, found):
+    if matches is not None and not compiled(matches).fullmatch(found):
         raise CheckFailed(f"{what} is {found!r}, which does not match {matches!r}")
     return found

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from builder.pattern import compiled
 from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.image.index import Entry
 from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
-from builder.smoke.structure_format import pattern
 
 _LARGEST = 64 << 20
 
@@ -85,10 +85,10 @@ def structure_content(
     """The file matches every pattern of `expected` and no pattern of `excluded`."""
     text = context.tree.read(path, _LARGEST).decode(errors="replace")
     for wanted in expected:
-        if not pattern(wanted).search(text):
+        if not compiled(wanted).search(text):
             raise CheckFailed(f"{path} does not contain {wanted!r}")
     for unwanted in excluded:
-        if pattern(unwanted).search(text):
+        if compiled(unwanted).search(text):
             raise CheckFailed(f"{path} contains {unwanted!r}")
     return f"{len(text)} characters"
 
@@ -137,7 +137,7 @@ def _values(what: str, have: Mapping[str, str], wanted: Sequence[Mapping[str, An
         name, value = item["key"], item["value"]
         if name not in have:
             yield f"the {what} {name} is not set"
-        elif item["isRegex"] and not pattern(value).search(have[name]):
+        elif item["isRegex"] and not compiled(value).search(have[name]):
             yield f"the {what} {name} is {have[name]!r}, which does not match {value!r}"
         elif not item["isRegex"] and have[name] != value:
             yield f"the {what} {name} is {have[name]!r}, not {value!r}"

@@ -97,5 +97,5 @@ def test_one_failure_does_not_keep_the_others_from_being_built_and_is_the_exit_c
 
 def test_a_recipe_that_names_the_base_but_does_not_fit_it_is_an_error(several: Cli) -> None:
     layer = several.small.files["dockerfiles/layers/more/layer.yaml"]
-    layer["needs"] = [{"when": "base.nccl is not none", "why": "where libnccl lies is not known"}]
+    layer["needs"] = [{"when": {"base.nccl": "known"}, "why": "where libnccl lies is not known"}]
     several(*ALL).failed(2, "layer-needs-unmet")

@@ -117,7 +117,7 @@ LAYER = {"name": "l", "title": "t", "producer": "files"}
         ({"files": [{"path": "a", "link": "b", "content": "c"}]}, "exactly one of"),
         ({"files": [{"path": "a", "content": "c", "mode": "755"}]}, "pattern"),
         ({"parameters": {"p": {"type": "text", "help": "h"}}}, "needs choices or a pattern"),
-        ({"parameters": {"p": {"type": "text", "pattern": "(", "help": "h"}}}, "not a regular expression"),
+        ({"parameters": {"p": {"type": "text", "pattern": "(", "help": "h"}}}, "not a pattern of RE2"),
     ],
 )
 def test_a_layer_fits_its_producer(more: dict[str, Any], why: str) -> None:

@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from builder.errors import InvalidError
+from builder.pattern import compiled
 from builder.smoke.image.opened import open_image
 from builder.smoke.report import Report
 from builder.smoke.static.run import run_static
 from builder.smoke.structure_file import structure_checks
-from builder.smoke.structure_format import pattern
 from tests.support.images import Member, folder, layout, link, program
 
 ENV = ["PATH=/usr/bin", "HOME=/root"]
@@ -203,6 +203,6 @@ def test_commands_become_checks_of_the_cpu_tier(tmp_path: Path, monkeypatch: pyt
         ("a|b$", "xb", "xc"),
     ],
 )
-def test_patterns_have_the_syntax_of_go(text: str, matches: str, not_matches: str) -> None:
-    assert pattern(text).search(matches)
-    assert not pattern(text).search(not_matches)
+def test_patterns_have_the_syntax_of_re2(text: str, matches: str, not_matches: str) -> None:
+    assert compiled(text).search(matches)
+    assert not compiled(text).search(not_matches)
