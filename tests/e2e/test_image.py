@@ -1,10 +1,10 @@
-"""The image where it is used: in a registry, pulled and run by docker, unpacked in a chroot. arm64, or under qemu.
+"""The image where it is used: in a registry, pulled and run by docker, unpacked in a sandbox. arm64, or under qemu.
 
 Imports take minutes under qemu, so each large one happens once per place where it proves something:
 
 * docker, as a user whom the image does not know: metadata, certificate authorities, our NCCL as the loader finds it;
-* the chroot, as that user: torch with our NCCL, the audio libraries, Triton's and FlashInfer's compilers;
-* the chroot, by `builder test --tier cpu`, as root: vLLM, and again torch and the audio libraries.
+* the sandbox, as that user: torch with our NCCL, the audio libraries, Triton's and FlashInfer's compilers;
+* the sandbox, by `builder test --tier cpu`, as root: vLLM, and again torch and the audio libraries.
 
 The nightly job imports vLLM in docker, too, as the unknown user.
 """
@@ -26,7 +26,7 @@ import pytest
 
 from builder.plan.resolve import resolve
 from builder.project import Project
-from builder.smoke.cpu.chroot import ChrootRunner
+from builder.smoke.cpu.runc import RuncRunner
 from builder.smoke.cpu.runner import Command, run
 from builder.smoke.image.opened import open_image
 from builder.smoke.plan_checks import checks_of
@@ -77,19 +77,19 @@ def pushed(first: Build, registry: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def chroot(first: Build) -> Iterator[ChrootRunner]:
+def sandbox(first: Build) -> Iterator[RuncRunner]:
     """Unpacked (8 GB) where `builder test` looks for it."""
-    runner = ChrootRunner(open_image(first.store, first.digest), Store(first.store).unpacked)
+    runner = RuncRunner(open_image(first.store, first.digest), Store(first.store).unpacked)
     yield runner
     runner.close()
     shutil.rmtree(Store(first.store).unpacked)
 
 
 @pytest.fixture(scope="module")
-def ran(first: Build, pushed: str, chroot: ChrootRunner) -> Iterator[tuple[dict[str, Any], Done]]:
-    """The results of inside.py for a user without an entry in passwd, in docker and in the chroot; the cpu tier.
+def ran(first: Build, pushed: str, sandbox: RuncRunner) -> Iterator[tuple[dict[str, Any], Done]]:
+    """The results of inside.py for a user without an entry in passwd, in docker and in the sandbox; the cpu tier.
 
-    Each runs on one core: the chroot's two at the same time, and they share their bytecode.
+    Each runs on one core: the two of the sandbox at the same time, and they share their bytecode.
     """
     subprocess.run(["docker", "pull", "--quiet", "--platform", "linux/arm64", pushed], check=True, timeout=900)
     start = ["docker", "run", "--rm", "--platform", "linux/arm64", "--network=none", "--user", STRANGER]
@@ -100,13 +100,13 @@ def ran(first: Build, pushed: str, chroot: ChrootRunner) -> Iterator[tuple[dict[
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=2400)
         return done.stdout + done.stderr
 
-    def in_chroot() -> str:
+    def in_sandbox() -> str:
         command = Command(["python3", "-c", INSIDE, "triton", "flashinfer", "audio"], user=STRANGER)
-        return run(chroot, command, timeout=2400).output
+        return run(sandbox, command, timeout=2400).output
 
     merged: dict[str, Any] = {}
     with ThreadPoolExecutor(2) as pool:
-        tier, outputs = pool.submit(cpu_tier, first), pool.submit(lambda: (in_docker(), in_chroot()))
+        tier, outputs = pool.submit(cpu_tier, first), pool.submit(lambda: (in_docker(), in_sandbox()))
         for output in outputs.result():
             line = next((line for line in output.splitlines() if line.startswith("RESULT ")), None)
             assert line, output[-3000:]
@@ -123,7 +123,7 @@ def found(ran: tuple[dict[str, Any], Done]) -> dict[str, Any]:
 
 
 def cpu_tier(first: Build) -> Done:
-    """`builder test` without a daemon: the image is unpacked and run in a chroot."""
+    """`builder test` without a daemon: the image is unpacked and run in a sandbox."""
     project = Project()
     plan = resolve(project, project.recipe("nemotron-omni"), base="hermetic")
     names = {check.id for check in checks_of(plan) if check.tier == "cpu"}
@@ -160,16 +160,16 @@ def test_a_second_push_sends_nothing(first: Build, pushed: str, registry: str) -
     assert "uploaded" not in done.stderr
 
 
-def test_dpkg_lists_exactly_the_locked_packages(chroot: ChrootRunner) -> None:
-    done = run(chroot, Command(["dpkg-query", "-W", "-f", "${Package} ${Version} ${db:Status-Abbrev}\\n"]), timeout=60)
+def test_dpkg_lists_exactly_the_locked_packages(sandbox: RuncRunner) -> None:
+    done = run(sandbox, Command(["dpkg-query", "-W", "-f", "${Package} ${Version} ${db:Status-Abbrev}\\n"]), timeout=60)
     locked = Project().section("trixie-root-arm64")
     assert sorted(done.output.split("\n")[:-1]) == sorted(
         f"{item.package} {item.version} ii " for item in locked.packages
     )  # type: ignore[union-attr]
 
 
-def test_dpkg_finds_the_package_of_a_file(chroot: ChrootRunner) -> None:
-    assert "python3.13-minimal" in run(chroot, Command(["dpkg", "-S", "/usr/bin/python3.13"]), timeout=60).output
+def test_dpkg_finds_the_package_of_a_file(sandbox: RuncRunner) -> None:
+    assert "python3.13-minimal" in run(sandbox, Command(["dpkg", "-S", "/usr/bin/python3.13"]), timeout=60).output
 
 
 def test_metadata_lists_exactly_the_locked_distributions(found: dict[str, Any]) -> None:
@@ -217,27 +217,27 @@ def test_flashinfer_compiles_a_module_for_sm_121a(found: dict[str, Any]) -> None
 @pytest.mark.parametrize(
     "argv", [["tqdm", "--version"], ["ninja", "--version"], ["f2py", "-v"], ["tabulate", "--help"]]
 )
-def test_console_scripts_run(chroot: ChrootRunner, argv: list[str]) -> None:
-    done = run(chroot, Command(argv, user=STRANGER), timeout=300)
+def test_console_scripts_run(sandbox: RuncRunner, argv: list[str]) -> None:
+    done = run(sandbox, Command(argv, user=STRANGER), timeout=300)
     assert done.code == 0, done.output
 
 
-def test_every_console_script_names_the_images_interpreter(chroot: ChrootRunner) -> None:
+def test_every_console_script_names_the_images_interpreter(sandbox: RuncRunner) -> None:
     first_line = "[ \"$(head -c 2 $f | tr -d '\\0')\" = '#!' ] && head -n 1 $f"
     script = f"cd /usr/local/bin && for f in *; do {first_line}; done | sort | uniq -c"
-    done = run(chroot, Command(["sh", "-c", script]), timeout=120)
+    done = run(sandbox, Command(["sh", "-c", script]), timeout=120)
     lines = {line.split(None, 1)[1]: int(line.split(None, 1)[0]) for line in done.output.splitlines()}
     assert lines["#!/usr/bin/python3"] > 40
     assert set(lines) <= {"#!/usr/bin/python3", "#!/bin/sh", "#!/usr/bin/env bash", "#!/bin/bash"}
 
 
-def test_compilers_and_ptxas_work(chroot: ChrootRunner) -> None:
-    assert "release 13.0" in run(chroot, Command(["ptxas", "--version"]), timeout=60).output
+def test_compilers_and_ptxas_work(sandbox: RuncRunner) -> None:
+    assert "release 13.0" in run(sandbox, Command(["ptxas", "--version"]), timeout=60).output
     source = "#include <Python.h>\\nint main() { return Py_IsInitialized(); }"
     compile_it = (
         f"cd /tmp && printf '{source}' > a.c && cc a.c -o a $(python3-config --includes --embed --ldflags) && ./a"
     )
-    done = run(chroot, Command(["sh", "-c", compile_it], user=STRANGER), timeout=300)
+    done = run(sandbox, Command(["sh", "-c", compile_it], user=STRANGER), timeout=300)
     assert done.code == 0, done.output
 
 

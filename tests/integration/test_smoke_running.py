@@ -18,9 +18,10 @@ import pytest
 
 from builder.model.check import Check
 from builder.smoke.check import CheckNotRun
-from builder.smoke.cpu.chroot import ChrootRunner
 from builder.smoke.cpu.run import run_cpu
-from builder.smoke.cpu.runner import QEMU_NAMES, native
+from builder.smoke.cpu.runc import RuncRunner
+from builder.smoke.cpu.runner import native, registered
+from builder.smoke.cpu.sandbox import FIRST_ID
 from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.unpack import unpacked_root
 from builder.smoke.report import Report
@@ -172,7 +173,7 @@ class Ground:
 
     def run(self, image: OpenedImage, layout: Path, checks: Sequence[Check]) -> dict[str, str]:
         """The messages of checks that did not pass, by id."""
-        runner = ChrootRunner(image, self.folder / "work")
+        runner = RuncRunner(image, self.folder / "work")
         return problems(run_cpu(layout, image.digest, checks, folder=self.folder, runner=runner))
 
     def judge(self, case: Case) -> tuple[dict[str, str], dict[str, str]]:
@@ -203,6 +204,11 @@ class Ground:
             (root / path).unlink(missing_ok=True)
             (root / path).write_bytes(member.data)
             (root / path).chmod(member.mode)
+        if os.geteuid() == 0:
+            # Hard links have their owner already.
+            for path in (root, *root.rglob("*")):
+                if path.lstat().st_uid < FIRST_ID:
+                    os.chown(path, FIRST_ID, FIRST_ID, follow_symlinks=False)
 
 
 def _link(source: str, target: str) -> None:
@@ -220,12 +226,12 @@ def problems(report: Report) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    if not native() and not any(map(shutil.which, QEMU_NAMES)):
+    if not native() and not registered():
         pytest.skip("qemu-user-static is not installed")
     folder = tmp_path_factory.mktemp("running")
     whole = Whole.of(*build(folder, running, Running))
     try:
-        ChrootRunner(whole.image, folder / "work")
+        RuncRunner(whole.image, folder / "work")
     except CheckNotRun as reason:
         pytest.skip(str(reason))
     # The image has no vLLM parser.

@@ -10,7 +10,10 @@ import pytest
 
 from tests.support.images import Member, folder, program
 
-PROGRAMS = ("sh", "cat", "id", "sleep", "ls", "env", "touch", "hostname")
+PROGRAMS = (
+    *("sh", "cat", "id", "sleep", "ls", "env", "touch", "hostname", "perl", "mknod", "chroot", "true"),
+    *("mount", "umount", "unshare"),
+)
 
 
 def own_programs() -> dict[str, Member | bytes]:

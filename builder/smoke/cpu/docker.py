@@ -14,6 +14,7 @@ from builder.errors import EngineError
 from builder.oci.dockerarchive import write_archive
 from builder.smoke.check import CheckNotRun
 from builder.smoke.cpu.runner import Command, native, registered
+from builder.smoke.cpu.sandbox import CAPABILITIES
 from builder.smoke.image.opened import OpenedImage, blob_path
 from builder.store.blobs import chunks_of
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _OLDEST = "23.0"
 """The first docker that loads layers compressed with zstd."""
 _NOT_STARTED = 127
+_PROCESSES = 4096
 """The exit status of a container that docker does not start, as of a shell that finds no such command."""
 
 
@@ -73,6 +75,10 @@ class DockerRunner:
                 platform="linux/arm64",
                 network_mode="none",
                 init=True,
+                cap_drop=["ALL"],
+                cap_add=list(CAPABILITIES),
+                security_opt=["no-new-privileges"],
+                pids_limit=_PROCESSES,
             )
         except EngineError as error:
             raise CheckNotRun(_text(error)) from error

@@ -34,7 +34,7 @@ def run_cpu(
 ) -> Report:
     """Run the cpu checks among `checks` on one image.
 
-    folder: for the unpacked image of a chroot, kept for the next run. env: added to the image's. runner: how to run
+    folder: for the unpacked image of runc, kept for the next run. env: added to the image's. runner: how to run
     commands, by default the choice of `pick_runner`; only: the one runner to try. progress: gets messages.
     Where this machine cannot run the image, every check is `not-run`, with the reason.
     Raises InvalidError for an unknown kind of check, for wrong arguments, and for an unreadable image.

@@ -6,12 +6,20 @@ import platform
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import IO, Protocol
 
-QEMU_NAMES = ("qemu-aarch64-static", "qemu-aarch64")
+TAIL = 100_000
+"""Bytes of a command's output that are kept."""
+
+_LINE = 1 << 16
+_QUEUED = 100
+"""Lines between the command and its reader; a command that prints more waits."""
+
 BINFMT = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
 
 
@@ -35,6 +43,25 @@ class Completed:
     code: int | None
     output: str
     seconds: float
+
+
+class Tail:
+    """The last lines of an output, at most TAIL bytes and one line."""
+
+    def __init__(self) -> None:
+        self._lines: deque[bytes] = deque()
+        self._size = 0
+
+    def add(self, line: bytes) -> None:
+        """Add a line, drop the first ones."""
+        self._lines.append(line)
+        self._size += len(line)
+        while self._size - len(self._lines[0]) > TAIL:
+            self._size -= len(self._lines.popleft())
+
+    def text(self) -> str:
+        """The lines as text."""
+        return b"".join(self._lines).decode(errors="replace")[-TAIL:]
 
 
 class Process(Protocol):
@@ -68,7 +95,7 @@ class Runner(Protocol):
 
 
 def registered() -> bool:
-    """Whether the kernel starts qemu for arm64 programs, also in a chroot (flag F of binfmt_misc)."""
+    """Whether the kernel starts qemu for arm64 programs, also in a container (flag F of binfmt_misc)."""
     try:
         status = (BINFMT.parent / "status").read_text()
         entry = BINFMT.read_text().splitlines()
@@ -86,10 +113,9 @@ def native() -> bool:
 def run(runner: Runner, command: Command, timeout: float) -> Completed:
     """Run a command to its end, or kill it after `timeout` seconds."""
     start = time.monotonic()
-    lines: list[bytes] = []
-    code = follow(runner.start(command), lines.append, lambda: start + timeout)
-    output = b"".join(lines).decode(errors="replace")
-    return Completed(code, output[-100_000:], round(time.monotonic() - start, 3))
+    output = Tail()
+    code = follow(runner.start(command), output.add, lambda: start + timeout)
+    return Completed(code, output.text(), round(time.monotonic() - start, 3))
 
 
 def follow(process: Process, line: Callable[[bytes], object], deadline: Callable[[], float]) -> int | None:
@@ -97,9 +123,10 @@ def follow(process: Process, line: Callable[[bytes], object], deadline: Callable
 
     At the deadline (monotonic time) it kills the process and returns None.
     """
-    lines: queue.Queue[bytes | None] = queue.Queue()
+    lines: queue.Queue[bytes | None] = queue.Queue(_QUEUED)
+    ended = threading.Event()
     assert process.stdout is not None
-    threading.Thread(target=_read, args=(process.stdout, lines), daemon=True).start()
+    threading.Thread(target=_read, args=(process.stdout, lines, ended), daemon=True).start()
     try:
         while True:
             try:
@@ -110,13 +137,19 @@ def follow(process: Process, line: Callable[[bytes], object], deadline: Callable
                 return process.wait()
             line(text)
     finally:
+        ended.set()
         if process.poll() is None:
             process.kill()
             process.wait()
 
 
-def _read(pipe: IO[bytes], lines: queue.Queue[bytes | None]) -> None:
+def _read(pipe: IO[bytes], lines: queue.Queue[bytes | None], ended: threading.Event) -> None:
+    """Put lines into a queue, and None at the end of the output, until `ended` is set."""
     with pipe:
-        for text in iter(lambda: pipe.readline(1 << 16), b""):
-            lines.put(text)
-    lines.put(None)
+        for text in chain(iter(lambda: pipe.readline(_LINE), b""), [None]):
+            while not ended.is_set():
+                try:
+                    lines.put(text, timeout=0.1)
+                    break
+                except queue.Full:
+                    continue

@@ -1,4 +1,4 @@
-"""The choice of a runner for an image: docker, else a chroot."""
+"""The choice of a runner for an image: docker, else a sandbox of an OCI runtime."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from builder.smoke.check import CheckNotRun
-from builder.smoke.cpu.chroot import ChrootRunner
 from builder.smoke.cpu.docker import DockerRunner
+from builder.smoke.cpu.runc import RuncRunner
 from builder.smoke.cpu.runner import Runner
 from builder.smoke.image.opened import OpenedImage
 
 
 def pick_runner(image: OpenedImage, folder: Path, only: str | None = None) -> Runner:
-    """The first runner that works: docker, else a chroot in private namespaces. only: "docker" or "chroot" alone.
+    """The first runner that works: docker, else runc or crun. only: "docker" or "runc" alone.
 
-    folder: for the unpacked image of a chroot. Raises CheckNotRun, with the reasons.
+    folder: for the unpacked image of runc. Raises CheckNotRun, with the reasons.
     """
     ways: Iterable[tuple[str, Callable[[OpenedImage, Path], Runner]]] = (
         ("docker", DockerRunner),
-        ("chroot", ChrootRunner),
+        ("runc", RuncRunner),
     )
     reasons = []
     for name, way in ways:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ from tempfile import TemporaryFile
 from builder.smoke.check import check_result, run_check
 from builder.smoke.cpu.driver import PROGRAM
 from builder.smoke.cpu.execution import Execution, Judge
-from builder.smoke.cpu.runner import Command, Runner, follow, run
+from builder.smoke.cpu.runner import TAIL, Command, Runner, Tail, follow, run
 from builder.smoke.report import Result
 
 _START = 300.0
@@ -38,8 +39,8 @@ class Session:
             return _judged(execution, execution.judge, done.code, done.output, done.seconds)
         with TemporaryFile() as file:
             done = run(self._runner, Command(execution.argv, variables, execution.user, file), execution.timeout)
-            file.seek(0)
-            errors = file.read().decode(errors="replace")
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            errors = file.read(TAIL).decode(errors="replace")
         return _judged(
             execution, lambda code, text: judge_streams(code, text, errors), done.code, done.output, done.seconds
         )
@@ -58,7 +59,7 @@ class Session:
     def _interpreter(self, executions: Sequence[Execution]) -> list[Result]:
         mark = f"@{secrets.token_hex(8)} "
         results: list[Result] = []
-        noise: list[str] = []
+        noise = Tail()
         begun = time.monotonic()
         deadline = begun + _START + executions[0].timeout
 
@@ -66,7 +67,7 @@ class Session:
             nonlocal begun, deadline
             text = data.decode(errors="replace")
             if not text.startswith(mark):
-                noise.append(text)
+                noise.add(data)
                 return
             event = ast.literal_eval(text[len(mark) :])
             current = executions[len(results)]
@@ -87,7 +88,7 @@ class Session:
         code = follow(self._runner.start(command), line, lambda: deadline)
         if len(results) < len(executions):
             current = executions[len(results)]
-            output = "".join(noise)[-2000:]
+            output = noise.text()[-2000:]
             if code is not None:
                 output = f"the interpreter ended by itself\n{output}"
                 code = code or 1

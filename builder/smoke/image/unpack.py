@@ -1,4 +1,4 @@
-"""Unpacking an image into a folder, from which a chroot runs it."""
+"""Unpacking an image into a folder, from which a sandbox runs it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ import tempfile
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from builder.errors import EngineError
-from builder.smoke.image.index import Entry
 from builder.smoke.image.layerstream import LayerStream, member_path
 from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.tree import ImageTree
 from builder.store.blobs import disk_error
+
+_NOBODY = 65534
+_MODE = 0o1777
+"""Bits of a mode that are kept: all but setuid and setgid."""
 
 
 def unpacked_root(image: OpenedImage, folder: Path) -> Path:
@@ -24,10 +28,12 @@ def unpacked_root(image: OpenedImage, folder: Path) -> Path:
     return folder / image.digest.tag
 
 
-def unpack(image: OpenedImage, folder: Path) -> Path:
+def unpack(image: OpenedImage, folder: Path, *, first_id: int | None = None, ids: int = 0) -> Path:
     """Unpack an image below `folder`, once per digest; returns its root.
 
-    Owners are kept when root unpacks. Device files are left out. Raises EngineError when layers are missing, or when
+    `folder` gets mode 0700, and no file is setuid or setgid: on the host nobody runs programs of the image. Device
+    files are left out. first_id: the id of the host for user and group 0; ids from `ids` on become 65534 (nobody).
+    None: every file belongs to the caller. Raises EngineError when layers are missing, or when
     the image does not fit on the disk (checked before anything is written).
     """
     root = unpacked_root(image, folder)
@@ -39,6 +45,7 @@ def unpack(image: OpenedImage, folder: Path) -> Path:
             f"{len(missing)} layers of the image are not on this machine", id="image-layers-missing", where=str(folder)
         )
     folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
     half = Path(tempfile.mkdtemp(prefix="unpack-", dir=folder))
     try:
         with tempfile.TemporaryDirectory() as none:
@@ -51,7 +58,7 @@ def unpack(image: OpenedImage, folder: Path) -> Path:
                 where=str(folder),
                 next="free some space (builder gc), or point BUILDER_STORE at a larger disk",
             )
-        _fill(tree, half / "root")
+        _fill(tree, half / "root", Owners(first_id, ids))
         with contextlib.suppress(FileExistsError, OSError):
             # Another process may have unpacked the same image first.
             (half / "root").rename(root)
@@ -68,25 +75,40 @@ def _size(tree: ImageTree) -> int:
     return sum(-(-size // 4096) * 4096 for size in files.values()) + 4096 * (len(tree.entries) - len(files))
 
 
-def _fill(tree: ImageTree, root: Path) -> None:
+@dataclass(frozen=True)
+class Owners:
+    """Changes owners of files to those of a range of ids. first: for id 0; None changes nothing."""
+
+    first: int | None
+    ids: int
+
+    def set(self, path: Path, user: int, group: int) -> None:
+        """Give a file, folder or symlink its owner."""
+        if self.first is not None:
+            user, group = (self.first + (each if each < self.ids else _NOBODY) for each in (user, group))
+            os.chown(path, user, group, follow_symlinks=False)
+
+
+def _fill(tree: ImageTree, root: Path, owners: Owners) -> None:
     root.mkdir()
+    owners.set(root, 0, 0)
     # Folders first, symlinks last, so that no file is written through a symlink that leaves the root.
     folders = [(path, entry) for path, entry in sorted(tree.entries.items()) if entry.kind == "dir"]
     for path, _ in folders:
         (root / path).mkdir(mode=0o700)
     with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as pool:
-        list(pool.map(lambda number: _files(tree, number, root), range(len(tree.image.layers))))
+        list(pool.map(lambda number: _files(tree, number, root, owners), range(len(tree.image.layers))))
     for path, entry in tree.entries.items():
         if entry.kind == "symlink":
             (root / path).symlink_to(entry.link)
-            _own(root / path, entry)
+            owners.set(root / path, entry.uid, entry.gid)
     for path, entry in reversed(folders):
-        _own(root / path, entry)
-        (root / path).chmod(entry.mode)
+        owners.set(root / path, entry.uid, entry.gid)
+        (root / path).chmod(entry.mode & _MODE)
     root.chmod(0o755)
 
 
-def _files(tree: ImageTree, number: int, root: Path) -> None:
+def _files(tree: ImageTree, number: int, root: Path, owners: Owners) -> None:
     wanted: dict[str, list[str]] = defaultdict(list)
     for path, entry in tree.entries.items():
         if entry.layer == number and entry.kind == "file":
@@ -103,17 +125,12 @@ def _files(tree: ImageTree, number: int, root: Path) -> None:
             with first.open("xb") as file:
                 stream.copy(member, file.write)
             entry = tree.entries[paths[0]]
-            _own(first, entry)
-            first.chmod(entry.mode)
+            owners.set(first, entry.uid, entry.gid)
+            first.chmod(entry.mode & _MODE)
             for other in paths[1:]:
                 with contextlib.suppress(FileNotFoundError):
                     (root / other).unlink()
                 os.link(first, root / other)
-
-
-def _own(path: Path, entry: Entry) -> None:
-    if os.geteuid() == 0:
-        os.chown(path, entry.uid, entry.gid, follow_symlinks=False)
 
 
 def remove_tree(folder: Path) -> None:

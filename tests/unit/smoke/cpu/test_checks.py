@@ -235,14 +235,13 @@ def test_a_check_that_the_runner_cannot_run_is_not_run(tmp_path: Path) -> None:
 
 
 def test_without_a_runner_no_check_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runners, "native", lambda: False)
-    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("builder.smoke.cpu.runc.tool_path", lambda name: None)
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
     report = run_cpu(layout(tmp_path / "image", [{"a": b""}]), None, [check("x", "python", code="1")], folder=tmp_path)
     (result,) = report.results
     assert isinstance(result, Result)
     assert result.status == "not-run"
-    assert result.message.startswith("docker: docker's daemon does not answer: No such file or directory; chroot: ")
+    assert result.message.startswith("docker: docker's daemon does not answer: No such file or directory; runc: ")
     assert report.ok()
     assert not report.ok(require=True)
     with pytest.raises(CheckNotRun, match=r"^docker: docker's daemon does not answer"):

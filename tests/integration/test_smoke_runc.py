@@ -1,9 +1,8 @@
-"""Images run from a folder: with this machine's own programs, and with an arm64 program under qemu."""
+"""Images run in a sandbox: with this machine's own programs, and with an arm64 program under qemu."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +12,11 @@ import pytest
 from builder.errors import EngineError
 from builder.model.check import Check
 from builder.smoke.check import CheckNotRun
-from builder.smoke.cpu import chroot
-from builder.smoke.cpu.chroot import ChrootRunner
+from builder.smoke.cpu import runc
 from builder.smoke.cpu.run import run_cpu
-from builder.smoke.cpu.runner import BINFMT, QEMU_NAMES, Command, native, run
+from builder.smoke.cpu.runc import RuncRunner
+from builder.smoke.cpu.runner import TAIL, Command, native, registered, run
+from builder.smoke.cpu.sandbox import FIRST_ID, IDS
 from builder.smoke.image.opened import open_image
 from builder.smoke.image.unpack import unpack
 from builder.smoke.structure_file import structure_checks
@@ -26,15 +26,19 @@ from tests.support.images import Files, Member, folder, hard, layout, link, prog
 from tests.support.programs import own_programs
 
 
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChrootRunner]:
-    where = tmp_path_factory.mktemp("chroot")
+@pytest.fixture(scope="module", params=["root", "user"])
+def here(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RuncRunner]:
+    """A runner, as root starts it and as another user does."""
+    if os.geteuid() != 0 and request.param == "root":
+        pytest.skip("only root runs it as root does")
+    where = tmp_path_factory.mktemp("runc")
     image = layout(where / "image", [own_programs()], Env=["PATH=/usr/bin", "A=b c"])
     patch = pytest.MonkeyPatch()
     # The programs are this machine's: no qemu is needed.
-    patch.setattr(chroot, "native", lambda: True)
+    patch.setattr(runc, "native", lambda: True)
+    patch.setattr(runc.os, "geteuid", lambda: 0 if request.param == "root" else 12345)
     try:
-        runner = ChrootRunner(open_image(image), where / "work")
+        runner = RuncRunner(open_image(image), where / "work")
     except CheckNotRun as reason:
         pytest.skip(str(reason))
     finally:
@@ -43,13 +47,13 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChrootRunner]:
     assert [path.name for path in (where / "work").iterdir()] == [open_image(image).digest.replace(":", "-")]
 
 
-def say(runner: ChrootRunner, script: str, **more: str) -> str:
+def say(runner: RuncRunner, script: str, **more: str) -> str:
     done = run(runner, Command(["sh", "-c", script], **more), 30)  # type: ignore[arg-type]
     assert done.code == 0, done.output
     return done.output.strip()
 
 
-def test_the_environment_is_that_of_the_image(here: ChrootRunner) -> None:
+def test_the_environment_is_that_of_the_image(here: RuncRunner) -> None:
     assert {"PATH=/usr/bin", "HOME=/root", "A=b c"} <= set(say(here, "env").splitlines())
     assert say(here, "hostname") == "smoke"
     assert (
@@ -61,21 +65,21 @@ def test_the_environment_is_that_of_the_image(here: ChrootRunner) -> None:
     assert say(here, "cat /proc/net/dev").count(":") == 1
 
 
-def test_files_are_fresh_each_time(here: ChrootRunner) -> None:
+def test_files_are_fresh_each_time(here: RuncRunner) -> None:
     assert say(here, "touch /usr/x /tmp/y /dev/shm/z; ls /usr/x") == "/usr/x"
     assert say(here, "ls /tmp /dev/shm | cat") == "/dev/shm:\n\n/tmp:"
     assert run(here, Command(["ls", "/usr/x"]), 30).code == 2
 
 
-def test_devices_and_processes(here: ChrootRunner) -> None:
+def test_devices_and_processes(here: RuncRunner) -> None:
     assert say(here, "echo x > /dev/null; cat /dev/fd/3 3< /etc/hosts") == "127.0.0.1 localhost\n::1 localhost"
     # The command is not the first process: that one would ignore signals.
     assert say(here, "echo $$") != "1"
     assert run(here, Command(["sh", "-c", "kill -9 $$"]), 30).code == 137
 
 
-def test_users(here: ChrootRunner) -> None:
-    if os.geteuid() != 0:
+def test_users(here: RuncRunner) -> None:
+    if not here.mapped:
         with pytest.raises(CheckNotRun, match="only root"):
             here.start(Command(["id"], user="1000"))
         return
@@ -83,6 +87,100 @@ def test_users(here: ChrootRunner) -> None:
     assert say(here, "id -u; id -g; echo $HOME", user="u").split() == ["1234", "5678", "/srv/u"]
     assert say(here, "id -u; id -g", user="99").split() == ["99", "0"]
     assert run(here, Command(["touch", "/usr/x"], user="1000"), 30).code == 1
+    for user in ("somebody", "70000", "-1", "1000:70000"):
+        with pytest.raises(CheckNotRun, match="has no user"):
+            here.start(Command(["id"], user=user))
+
+
+ESCAPES = {
+    # The way out of a chroot: a folder that is open, or the current one, outside of a second chroot.
+    "chroot": 'mkdir "/tmp/x"; chroot("/tmp/x"); chdir("..") for 1..99; chroot("."); put("OUTSIDE/proof")',
+    "folder": 'opendir(D, "/"); chroot("/tmp"); chdir(D); chdir("..") for 1..99; put(".OUTSIDE/proof")',
+    "first process": 'put("/proc/1/root" . "OUTSIDE/proof")',
+    "parent": 'put("/proc/" . getppid() . "/root" . "OUTSIDE/proof")',
+    "kernel": 'put("/proc/sys/kernel/core_pattern"); put("/proc/sysrq-trigger"); put("/sys/kernel/uevent_helper")',
+}
+
+
+@pytest.mark.parametrize("way", ESCAPES)
+def test_no_way_leads_out(here: RuncRunner, tmp_path: Path, way: str) -> None:
+    tmp_path.chmod(0o777)
+    pattern = Path("/proc/sys/kernel/core_pattern").read_text()
+    put = 'sub put { open(F, ">", $_[0]) and print F "escaped" and print "written\n"; close F } '
+    done = run(here, Command(["perl", "-e", put + ESCAPES[way].replace("OUTSIDE", str(tmp_path))]), 30)
+    assert "written" not in done.output
+    assert list(tmp_path.iterdir()) == []
+    assert Path("/proc/sys/kernel/core_pattern").read_text() == pattern
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["mount", "-t", "tmpfs", "none", "/tmp"],
+        ["mount", "-o", "remount,rw", "/sys"],
+        ["umount", "/etc/hosts"],
+        ["unshare", "--user", "true"],
+        ["unshare", "--mount", "true"],
+        ["chroot", "/", "true"],
+        ["mknod", "/tmp/disk", "b", "254", "0"],
+        ["hostname", "other"],
+    ],
+)
+def test_nothing_of_the_kernel_is_administered(here: RuncRunner, argv: list[str]) -> None:
+    done = run(here, Command(argv), 30)
+    assert done.code not in (0, 126, 127), done.output
+
+
+def test_privileges(here: RuncRunner) -> None:
+    status = dict(line.split(":", 1) for line in say(here, "cat /proc/self/status").splitlines())
+    capabilities = int(status["CapBnd"], 16) | int(status["CapPrm"], 16) | int(status["CapAmb"], 16)
+    administer = (12, 13, 16, 18, 19, 21, 27)  # NET_ADMIN NET_RAW SYS_MODULE SYS_CHROOT SYS_PTRACE SYS_ADMIN MKNOD
+    assert not [number for number in administer if capabilities >> number & 1]
+    assert status["NoNewPrivs"].strip() == "1"
+    assert status["Seccomp"].strip() == "2"
+    first, outside, count = map(int, say(here, "cat /proc/self/uid_map").split())
+    assert first == 0
+    assert (outside, count) == (FIRST_ID, IDS) if here.mapped else count == 1
+    assert set(say(here, "ls /dev").split()) <= {
+        *("fd", "full", "null", "ptmx", "random", "shm", "stderr", "stdin", "stdout", "tty", "urandom", "zero"),
+    }
+
+
+def test_a_command_cannot_fill_the_disk(here: RuncRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runc, "MEMORY_FILES", 1 << 20)
+    done = run(here, Command(["sh", "-c", "cat /dev/zero > /usr/zero 2>/dev/null || ls -s /usr/zero"]), 30)
+    assert int(done.output.split()[0]) <= 1024
+
+
+def test_a_command_that_prints_without_end(here: RuncRunner) -> None:
+    done = run(here, Command(["sh", "-c", "while :; do echo 0123456789; done"]), 3)
+    assert done.code is None
+    assert 0 < len(done.output) <= TAIL
+
+
+@pytest.mark.parametrize("path", ["etc", "etc/hosts", "tmp", "proc", "dev", "usr/bin/x"])
+def test_a_link_of_an_image_leads_nowhere_on_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    outside.chmod(0o777)
+    victim = outside / "hosts"
+    victim.write_text("of the host\n")
+    (outside / "passwd").write_text("root:x:0:0::/:/bin/sh\n")
+    programs = {name: member for name, member in own_programs().items() if not f"{name}/".startswith(f"{path}/")}
+    target = victim if path == "etc/hosts" else outside
+    monkeypatch.setattr(runc, "native", lambda: True)
+    image = layout(tmp_path / "image", [programs, {path: link(str(target))}], Env=["PATH=/usr/bin"])
+    try:
+        runner = RuncRunner(open_image(image), tmp_path / "work")
+    except CheckNotRun:
+        # The runtime refuses /proc and /dev that are links, and links in a circle.
+        assert path in ("proc", "dev", "tmp")
+    else:
+        run(runner, Command(["sh", "-c", "echo changed > /etc/hosts; touch /tmp/new /dev/new"]), 30)
+    assert victim.read_text() == "of the host\n"
+    assert {each.name for each in outside.iterdir()} == {"hosts", "passwd"}
 
 
 def command_line(path: Path) -> bytes:
@@ -92,7 +190,7 @@ def command_line(path: Path) -> bytes:
         return b""
 
 
-def test_a_timeout_kills_every_process(here: ChrootRunner) -> None:
+def test_a_timeout_kills_every_process(here: RuncRunner) -> None:
     start = time.monotonic()
     done = run(here, Command(["sh", "-c", "sleep 61.7 & sleep 61.7"]), 1)
     assert done.code is None
@@ -104,7 +202,7 @@ def test_a_timeout_kills_every_process(here: ChrootRunner) -> None:
     raise AssertionError("a process outlived its namespace")
 
 
-def test_commands_of_container_structure_test_run(here: ChrootRunner, tmp_path: Path) -> None:
+def test_commands_of_container_structure_test_run(here: RuncRunner, tmp_path: Path) -> None:
     test = tmp_path / "structure.yaml"
     test.write_text(
         """
@@ -143,18 +241,21 @@ def test_unpacked_image(tmp_path: Path) -> None:
         {"escape/file": b"inside", "etc/abs": link("/etc/hosts")},
     ]
     image = open_image(layout(tmp_path / "image", layers))
-    root = unpack(image, tmp_path / "work")
+    first_id = FIRST_ID if os.geteuid() == 0 else None
+    root = unpack(image, tmp_path / "work", first_id=first_id, ids=IDS)
     assert (root / "usr/bin/a").read_bytes() == b"2"
     assert (root / "usr/bin/b").read_bytes() == b"1"
-    assert (root / "usr/bin/b").stat().st_mode & 0o7777 == 0o4755
+    assert (root / "usr/bin/b").stat().st_mode & 0o7777 == 0o755, "programs of an image are setuid on the host"
+    assert (tmp_path / "work").stat().st_mode & 0o777 == 0o700
     assert (root / "srv").stat().st_mode & 0o7777 == 0o1777
     assert (root / "private").stat().st_mode & 0o777 == 0o500
     assert (root / "etc/abs").readlink() == Path("/etc/hosts")
     assert not (root / "gone").exists()
     assert (root / "escape" / "file").read_bytes() == b"inside"
     assert not list(outside.iterdir())
-    if os.geteuid() == 0:
-        assert (root / "usr/bin/b").stat().st_uid == 7
+    if first_id is not None:
+        assert (root / "usr/bin/b").stat().st_uid == first_id + 7
+        assert (root / "escape").lstat().st_uid == first_id
     assert unpack(image, tmp_path / "work") == root
 
 
@@ -166,29 +267,27 @@ def test_an_image_larger_than_the_disk_is_refused_before_anything_is_written(sma
     assert caught.value.what == "the image needs 0.00201 GB unpacked; 0.00105 GB are free"
     assert list(small_disk.iterdir()) == []
     with pytest.raises(CheckNotRun, match="0\\.00105 GB are free"):
-        ChrootRunner(open_image(image), small_disk)
+        RuncRunner(open_image(image), small_disk)
 
 
 @pytest.mark.qemu
-def test_arm64_code_runs_and_leaves_the_host_alone(tmp_path: Path) -> None:
-    if not native() and not any(map(shutil.which, QEMU_NAMES)):
+def test_arm64_code_runs(tmp_path: Path) -> None:
+    if not native() and not registered():
         pytest.skip("qemu-user-static is not installed")
     files = {
         "usr/bin/hello": program(arm64_program(b"hello from arm64\n", 0)),
         "usr/bin/no": program(arm64_program(b"no\n", 3)),
     }
     image = layout(tmp_path / "image", [files], Env=["PATH=/usr/bin"])
-    before = BINFMT.exists()
     checks = [
         Check(id="hello", tier="cpu", kind="command", args={"argv": ["hello"], "output": "hello from arm64"}),
         Check(id="no", tier="cpu", kind="command", args={"argv": ["no"]}),
         Check(id="gone", tier="cpu", kind="command", args={"argv": ["gone"]}),
     ]
-    report = run_cpu(image, None, checks, folder=tmp_path / "work", only="chroot")
+    report = run_cpu(image, None, checks, folder=tmp_path / "work", only="runc")
     if report.count("not-run") == 3:
         pytest.skip(report.results[0].message)
     found = [(result.id, result.status) for result in report.results]
     assert found == [("hello", "pass"), ("no", "fail"), ("gone", "fail"), ("log", "pass")]
     assert report.results[1].message == "exit status 3: no"
     assert "exit status 127" in report.results[2].message
-    assert BINFMT.exists() == before
