@@ -1,61 +1,47 @@
 """Two images, built on two different machines; all tests here use them.
 
 nemotron-omni is built by buildah and compared with its golden digest. The small image, which has every kind of layer,
-is built by buildah and by docker. So NCCL is compiled once per run; the nightly job has docker compile it too. Inputs
-(4 GB) stay in the cache of the tests between runs; everything else is built in each run. With BUILDER_NIGHTLY set,
-tests cover more, see `nightly`.
+is built by buildah and by docker. So NCCL is compiled once per run; the nightly job has docker compile it too.
+
+The cache of the tests keeps inputs (4 GB) between runs and, for the same code of `builder`, the layers of nemotron-omni
+and its unpacked files with their bytecode (12 GB): a second run on the same code does not make them again. With
+BUILDER_NIGHTLY set, tests cover more, see `nightly`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from builder.digest import Digest
 from builder.plan.resolve import resolve
 from builder.project import Project
+from builder.smoke.cpu.runc import RuncRunner
+from builder.smoke.image.opened import open_image
+from builder.smoke.image.unpack import remove_tree
 from builder.store.store import Store
 from tests.e2e import small_project
+from tests.e2e.building import SMALL, WHAT, Build, Builds, build_on, builder, copy_links, fresh_store
+from tests.e2e.emulated import Emulated, run_emulated
 from tests.e2e.machines import Machine, without_emulation
 from tests.support.cache import INPUTS, TESTS_CACHE, seed_inputs
+from tests.support.project import ROOT
 
 nightly = pytest.mark.skipif("BUILDER_NIGHTLY" not in os.environ, reason="takes long: in the nightly job")
-BUILDER = [sys.executable, "-m", "builder"]
-# Few of NCCL's functions: compiling all of them takes a quarter of an hour.
-WHAT = ["--recipe", "nemotron-omni", "--base", "hermetic", "--set", "nccl.functions=AllReduce Sum f32 RING LL"]
-SMALL = ["--recipe", small_project.RECIPE]
-
-
-@dataclass(frozen=True)
-class Build:
-    """A finished build: the image's digest, its store, its standard error, and the machine."""
-
-    digest: Digest
-    store: Path
-    log: str
-    machine: Machine
-
-
-def builder(*arguments: str, store: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run `builder` on this machine."""
-    every = {**os.environ, "BUILDER_STORE": str(store), **(env or {})}
-    return subprocess.run([*BUILDER, *arguments], env=every, capture_output=True, text=True, check=False, timeout=3000)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _needs() -> None:
     if os.geteuid() != 0:
-        pytest.skip("namespaces and chroots of the end-to-end tests need root")
-    missing = [name for name in ("buildah", "docker", "unshare", "faketime", "skopeo") if shutil.which(name) is None]
+        pytest.skip("namespaces of the end-to-end tests need root")
+    tools = ("buildah", "docker", "runc", "unshare", "faketime", "skopeo")
+    missing = [name for name in tools if shutil.which(name) is None]
     if missing:
         pytest.skip(f"scripts/test installs {', '.join(missing)}")
 
@@ -66,12 +52,26 @@ def folder() -> Iterator[Path]:
     for old in TESTS_CACHE.glob("run-*"):
         # Files of a killed run: tens of gigabytes.
         if not Path("/proc", old.name.removeprefix("run-")).exists():
-            shutil.rmtree(old, ignore_errors=True)
+            remove_tree(old)
     work = TESTS_CACHE / f"run-{os.getpid()}"
     work.mkdir(parents=True)
     work.chmod(0o755)
     yield work
-    shutil.rmtree(work, ignore_errors=True)
+    remove_tree(work)
+
+
+@pytest.fixture(scope="session")
+def kept(_needs: None) -> Path:
+    """A folder for results that a run on the same code can use again: `store` and `unpacked`."""
+    code = hashlib.sha256()
+    for path in sorted((ROOT / "builder").rglob("*.py")):
+        code.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
+    current = TESTS_CACHE / f"kept-{code.hexdigest()[:16]}"
+    for old in TESTS_CACHE.glob("kept-*"):
+        if old != current:
+            remove_tree(old)
+    current.mkdir(parents=True, exist_ok=True)
+    return current
 
 
 @pytest.fixture(scope="session")
@@ -90,32 +90,6 @@ def context(folder: Path, inputs: Path) -> Path:
     done = builder("render", *WHAT, "--context", str(target), store=inputs)
     assert done.returncode == 0, done.stderr
     return target
-
-
-def fresh_store(inputs: Path, target: Path) -> Path:
-    """A store with nothing but inputs, as a mirror or an earlier download would have left them."""
-    blobs = target / "blobs" / "sha256"
-    blobs.mkdir(parents=True)
-    for blob in (inputs / "blobs" / "sha256").iterdir():
-        (blobs / blob.name).hardlink_to(blob)
-    return target
-
-
-def build_on(machine: Machine, store: Path, engine: str, what: list[str], env: dict[str, str] | None = None) -> Build:
-    """Build an image there, offline."""
-    measured = ["/usr/bin/time", "-f", "peak %M kB", *BUILDER] if Path("/usr/bin/time").exists() else BUILDER
-    done = machine.run([*measured, "build", *what, "--engine", engine, "--offline"], store, env)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return Build(Digest(done.stdout.strip()), store, done.stderr, machine)
-
-
-@dataclass(frozen=True)
-class Builds:
-    """What two machines built. full: nemotron-omni by buildah. by_buildah, by_docker: the small image."""
-
-    full: Build
-    by_buildah: Build
-    by_docker: Build
 
 
 @pytest.fixture(scope="session")
@@ -139,12 +113,19 @@ def small(inputs: Path, folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def builds(context: Path, inputs: Path, folder: Path, alpha: Machine, beta: Machine, small: dict[str, str]) -> Builds:
+def builds(
+    context: Path, inputs: Path, folder: Path, kept: Path, alpha: Machine, beta: Machine, small: dict[str, str]
+) -> Builds:
     """Two machines build at the same time, with no way to run arm64 code."""
     ours, theirs = (fresh_store(inputs, folder / name) for name in ("alpha/store-one", "beta/store-two"))
+    if (kept / "store").exists():
+        copy_links(kept / "store", ours, "blobs", "layers")
     with without_emulation(), ThreadPoolExecutor(2) as pool:
         by_docker = pool.submit(partial(build_on, beta, theirs, "docker", SMALL, small))
         full = build_on(alpha, ours, "buildah", WHAT)
+        if not (kept / "store").exists():
+            copy_links(ours, kept / "new", "blobs", "layers")
+            (kept / "new").rename(kept / "store")
         by_buildah = build_on(alpha, ours, "buildah", SMALL, small)
         return Builds(full, by_buildah, by_docker.result())
 
@@ -153,3 +134,22 @@ def builds(context: Path, inputs: Path, folder: Path, alpha: Machine, beta: Mach
 def first(builds: Builds) -> Build:
     """nemotron-omni, built by buildah."""
     return builds.full
+
+
+@pytest.fixture(scope="session")
+def sandbox(first: Build, kept: Path) -> Iterator[RuncRunner]:
+    """nemotron-omni, unpacked (8 GB) where `builder test` looks for it."""
+    place = Store(first.store).unpacked
+    if (kept / "unpacked").exists():
+        (kept / "unpacked").rename(place)
+    runner = RuncRunner(open_image(first.store, first.digest), place)
+    yield runner
+    runner.close()
+    place.rename(kept / "unpacked")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def emulated(first: Build, sandbox: RuncRunner) -> Iterator[Future[Emulated]]:
+    """What takes minutes under qemu, in the background of all other tests."""
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(run_emulated, first, sandbox)

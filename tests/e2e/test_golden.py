@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Build, builder, fresh_store
+from tests.e2e.building import Build, builder, fresh_store
 from tests.support.project import ROOT
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]

@@ -18,7 +18,7 @@ from typing import IO, Any
 import pytest
 import zstandard
 
-from tests.e2e.conftest import SMALL, Builds, builder
+from tests.e2e.building import SMALL, Builds, builder
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 

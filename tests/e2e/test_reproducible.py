@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from tests.e2e.conftest import WHAT, Build, Builds, build_on, builder, fresh_store, nightly
+from tests.e2e.building import WHAT, Build, Builds, build_on, builder, fresh_store
+from tests.e2e.conftest import nightly
 from tests.e2e.machines import Machine, without_emulation
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
