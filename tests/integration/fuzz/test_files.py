@@ -53,10 +53,10 @@ def of_model(model: type[BaseModel]) -> Callable[[Path], BaseModel]:
 
 
 KINDS: dict[str, tuple[str, list[Path], Callable[[Path], Any], int]] = {
-    "base": ("yaml", shipped("recipes/bases/*.yaml"), of_model(Base), 900),
-    "recipe": ("yaml", shipped("recipes/*.yaml", "extends:"), of_model(Recipe), 900),
+    "base": ("yaml", shipped("recipes/bases/*.yaml"), of_model(Base), 300),
+    "recipe": ("yaml", shipped("recipes/*.yaml", "extends:"), of_model(Recipe), 300),
     "profile": ("yaml", shipped("recipes/profiles/*.yaml"), of_model(Profile), 200),
-    "layer": ("yaml", shipped("dockerfiles/layers/*/layer.yaml"), of_model(Layer), 700),
+    "layer": ("yaml", shipped("dockerfiles/layers/*/layer.yaml"), of_model(Layer), 250),
     "requests": ("yaml", shipped("recipes/locks/requests.yaml"), load_requests, 200),
     "lock": ("json", shipped("recipes/locks/*.json"), load_section, 700),
 }
