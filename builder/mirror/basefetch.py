@@ -44,6 +44,18 @@ def base_image(plan: Plan, store: Store, *, offline: bool, source: MirrorSource 
     return parse_base(str(reference), manifest, config)
 
 
+def pinned_base(reference: Reference, store: Store) -> BaseImage:
+    """A base by its digest: from the store, else from its registry; nothing is kept. Raises NetworkError, PinError."""
+    assert reference.digest is not None
+    manifest = _from_store(store, reference.digest)
+    config = _from_store(store, parse_manifest(manifest, where=str(reference)).config.digest) if manifest else None
+    if manifest is None or config is None:
+        registry = Registry()
+        found = registry.manifest(reference)
+        manifest, config = found.data, registry.config(reference, found)
+    return parse_base(str(reference), manifest, config)
+
+
 def _from_source(plan: Plan, source: MirrorSource, *, offline: bool) -> tuple[bytes, bytes] | None:
     assert plan.base_manifest is not None
     try:

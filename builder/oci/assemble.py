@@ -103,7 +103,7 @@ def assemble(plan: Plan, records: Mapping[str, LayerRecord], base: BaseImage | N
             layers.append(
                 ImageLayer(record.digest, record.size, record.media_type, record.diff_id, of_base=False, id=layer.id)
             )
-    config = canonical(_config(plan, layers, base))
+    config = canonical(config_of(plan, [layer.diff_id for layer in layers], base))
     annotations = {name: value for name, value in plan.labels if name.startswith("org.opencontainers.image.")}
     manifest = canonical(
         {
@@ -172,7 +172,8 @@ def environment(existing: Sequence[str], variables: Sequence[Variable]) -> list[
     return [f"{name}={value}" for name, value in values.items()]
 
 
-def _config(plan: Plan, layers: Sequence[ImageLayer], base: BaseImage | None) -> dict[str, Any]:
+def config_of(plan: Plan, diff_ids: Sequence[Digest | None], base: BaseImage | None) -> dict[str, Any]:
+    """The configuration of a plan's image. diff_ids: of all layers; a test has None for a layer that it cannot know."""
     inherited: dict[str, Any] = dict(base.config) if base else {}
     settings: dict[str, Any] = dict(inherited.get("config") or {})
     settings["Env"] = environment(settings.get("Env") or [], plan.env)
@@ -191,7 +192,7 @@ def _config(plan: Plan, layers: Sequence[ImageLayer], base: BaseImage | None) ->
         "os": os_name,
         "created": plan.created,
         "config": settings,
-        "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]},
+        "rootfs": {"type": "layers", "diff_ids": list(diff_ids)},
         "history": [*(inherited.get("history") or []), *_history(plan)],
     }
     if inherited.get("variant"):

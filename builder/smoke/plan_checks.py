@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 
 from pydantic import JsonValue
 
+from builder.digest import Digest
+from builder.model.canonical import canonical
 from builder.model.check import Check
 from builder.model.plan import Plan
+from builder.oci.assemble import BaseImage, config_of
 
 
 def checks_of(plan: Plan) -> list[Check]:
@@ -27,6 +31,20 @@ def checks_of(plan: Plan) -> list[Check]:
             check = check.model_copy(update={"args": {**check.args, "argv": list(words), "variables": variables}})
         found.setdefault(check.id, check)
     return list(found.values())
+
+
+def planned_check(plan: Plan, diff_ids: Mapping[str, Digest], base: BaseImage | None) -> Check:
+    """The check that an image is the one of this plan, and not one that was derived from it.
+
+    diff_ids: of the layers that the store has, by layer id. base: None for a hermetic plan, and when it is not known.
+    """
+    own = [diff_ids.get(layer.id) for layer in plan.layers if layer.producer != "config"]
+    below = [Digest(item) for item in base.config["rootfs"]["diff_ids"]] if base is not None else []
+    # By way of JSON: a document of the plan, without types of its own.
+    args = {"config": json.loads(canonical(config_of(plan, [*below, *own], base)))}
+    if plan.base_image is not None and base is None:
+        args["base"] = f"{plan.base_image}@{plan.base_manifest}"
+    return Check(id="image-planned", tier="static", kind="planned", args=args)
 
 
 def serve_words(plan: Plan) -> tuple[str, ...] | None:

@@ -17,7 +17,7 @@ from builder.model.check import Check
 from builder.produce.image import Built
 from builder.smoke.image.layerstream import LayerStream, member_path
 from builder.smoke.image.opened import LayerBlob, OpenedImage, open_image
-from builder.smoke.plan_checks import checks_of
+from builder.smoke.plan_checks import checks_of, planned_check
 from builder.store.store import Store
 from tests.support.images import Member, tar
 
@@ -35,7 +35,9 @@ class Whole:
     @classmethod
     def of(cls, built: Built, store: Store) -> Whole:
         """An image that the product built."""
-        return cls(open_image(store.root, built.image.digest), checks_of(built.plan), {})
+        diff_ids = {name: record.diff_id for name, record in built.records.items()}
+        checks = [*checks_of(built.plan), planned_check(built.plan, diff_ids, built.image.base)]
+        return cls(open_image(store.root, built.image.digest), checks, {})
 
     def members(self, name: str) -> Tree:
         """A layer's members by path; read once."""
@@ -75,13 +77,20 @@ class Broken:
         self.edited[number] = tree
         return tree
 
-    def add(self, files: dict[str, Member | bytes], name: str = "extra", *, parents: bool = True) -> None:
-        """Add a layer on top, in the form of builder's layers."""
+    def add(
+        self,
+        files: dict[str, Member | bytes],
+        name: str = "extra",
+        *,
+        parents: bool = True,
+        created_by: str | None = None,
+    ) -> None:
+        """Add a layer on top, in the form of builder's layers; created_by: its line in the history instead."""
         self.added |= {path: what if isinstance(what, Member) else Member(what) for path, what in files.items()}
         blob, diff_id = self._blob(tar(files, parents=parents))
         self.layers.append(blob)
         self.config["rootfs"]["diff_ids"].append(diff_id)
-        self.config["history"].append({"created_by": f"builder: {name}"})
+        self.config["history"].append({"created_by": created_by or f"builder: {name}"})
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -98,7 +107,8 @@ class Broken:
         value = hashlib.sha256(packed).hexdigest()
         path = self.where / value
         path.write_bytes(packed)
-        return LayerBlob(Digest.from_hex(value), len(packed), path), Digest.of(data)
+        media_type = self.layers[0].media_type
+        return LayerBlob(Digest.from_hex(value), len(packed), path, media_type=media_type), Digest.of(data)
 
     def changed(self) -> Tree:
         """The new and changed members; no member is removed."""

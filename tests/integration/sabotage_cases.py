@@ -197,6 +197,19 @@ def wrong_interpreter(b: Broken) -> None:
     tree["usr/local/bin/vllm"] = replace(tree["usr/local/bin/vllm"], data=data)
 
 
+# --- images that somebody derived from ours
+
+
+@case("image-places", "removes /usr/bin/python3")
+def python_removed_by_a_run(b: Broken) -> None:
+    b.add({"usr/bin/.wh.python3": b""}, created_by="RUN /bin/sh -c rm /usr/bin/python3")
+
+
+@case("image-no-setuid", "/usr/bin/helper (4755")
+def setuid_by_a_run(b: Broken) -> None:
+    b.add({"usr/bin/helper": Member(elf(), 0o4755)}, created_by="RUN /bin/sh -c make install")
+
+
 # --- secrets
 
 

@@ -100,7 +100,8 @@ def layout(
         return put(json.dumps(value).encode(), f"application/vnd.oci.image.{kind}.v1+json")
 
     tars = [layer if isinstance(layer, bytes) else tar(layer) for layer in layers]
-    described = [put(pack(data, how), "application/vnd.oci.image.layer.v1.tar") for data in tars]
+    kind = "application/vnd.oci.image.layer.v1.tar" + ("" if how == "plain" else f"+{how}")
+    described = [put(pack(data, how), kind) for data in tars]
     config = {
         "os": "linux",
         "architecture": architecture,

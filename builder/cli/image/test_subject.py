@@ -7,26 +7,32 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.cli.image.built import built_image, image_name, load_into_docker
+from builder.cli.output import say
 from builder.cli.request import PlanRequest, open_store
 from builder.digest import Digest
-from builder.errors import UsageError
+from builder.errors import NetworkError, PinError, UsageError
+from builder.mirror.basefetch import pinned_base
 from builder.model.check import Check
 from builder.model.reference import Reference
+from builder.oci.assemble import BaseImage
 from builder.project import Project
 from builder.smoke.gpu.machine import GpuImage
 from builder.smoke.image.opened import OpenedImage, open_image
-from builder.smoke.image.remote import built_layers, fetch_image, remote_image
-from builder.smoke.plan_checks import checks_of
+from builder.smoke.image.remote import fetch_image, remote_image
+from builder.smoke.plan_checks import checks_of, planned_check
 from builder.smoke.results import results_folder
 from builder.smoke.structure_file import structure_checks
+from builder.store.store import Store
+
+BASE_DIGEST = "org.opencontainers.image.base.digest"
 
 
 @dataclass(frozen=True)
 class Subject:
     """An image under test and its checks. layout: the folder with its blobs. results: the folder of its results.
 
-    own_layers: digests of the layers that were built here; None when that is unknown. gpu: the image as docker gets
-    it; None for a layout, which docker cannot run.
+    base_layers: how many of the lowest layers are those of a pinned base; the others were made on top of it. gpu: the
+    image as docker gets it; None for a layout, which docker cannot run.
     """
 
     name: str
@@ -34,7 +40,7 @@ class Subject:
     checks: tuple[Check, ...]
     layout: Path
     results: Path
-    own_layers: set[Digest] | None
+    base_layers: int
     gpu: GpuImage | None = None
 
 
@@ -51,8 +57,8 @@ def find_subject(
             raise UsageError("no image to test", id="test-image-not-given", next="name a recipe (--recipe NAME) or REF")
         subject = _built(request)
     else:
-        checks = tuple(checks_of(request.plan(Project()))) if request is not None else ()
-        subject = _layout(reference, checks) if reference.startswith("oci:") else _remote(reference, checks, whole)
+        is_layout = reference.startswith("oci:")
+        subject = _layout(reference, request) if is_layout else _remote(reference, request, whole)
     files = tuple(check for path in structure for check in structure_checks(path, subject.image.env))
     return Subject(**{**vars(subject), "checks": subject.checks + files})
 
@@ -60,26 +66,62 @@ def find_subject(
 def _built(request: PlanRequest) -> Subject:
     built, store = built_image(request, Project())
     digest, name = built.image.digest, image_name(built)
-    own = {layer.digest for layer in built.image.layers if not layer.of_base}
     docker = GpuImage(
         name, frozenset({digest, built.image.config_digest}), lambda: load_into_docker(built, store, name)
     )
-    image, checks = open_image(store.root, digest), tuple(checks_of(built.plan))
-    return Subject(f"{request.recipe} {digest}", image, checks, store.root, results_folder(store.root), own, docker)
+    image = open_image(store.root, digest).knowing({layer.digest: layer.diff_id for layer in built.image.layers})
+    diff_ids = {name: record.diff_id for name, record in built.records.items()}
+    checks = (*checks_of(built.plan), planned_check(built.plan, diff_ids, built.image.base))
+    below = sum(layer.of_base for layer in built.image.layers)
+    return Subject(f"{request.recipe} {digest}", image, checks, store.root, results_folder(store.root), below, docker)
 
 
-def _layout(reference: str, checks: tuple[Check, ...]) -> Subject:
+def _layout(reference: str, request: PlanRequest | None) -> Subject:
     folder = Path(reference.removeprefix("oci:"))
     image = open_image(folder)
-    return Subject(reference, image, checks, folder, results_folder(folder), built_layers(image))
+    checks, below = _planned(image, request, open_store())
+    return Subject(reference, image, checks, folder, results_folder(folder), below)
 
 
-def _remote(text: str, checks: tuple[Check, ...], whole: bool) -> Subject:
+def _remote(text: str, request: PlanRequest | None, whole: bool) -> Subject:
     reference = Reference.parse(text)
     store = open_store()
     image = fetch_image(reference, store) if whole else remote_image(reference)
+    checks, below = _planned(image, request, store)
     docker = _pulled(reference, image.digest, image.config_digest)
-    return Subject(str(reference), image, checks, store.root, results_folder(store.root), built_layers(image), docker)
+    return Subject(str(reference), image, checks, store.root, results_folder(store.root), below, docker)
+
+
+def _planned(image: OpenedImage, request: PlanRequest | None, store: Store) -> tuple[tuple[Check, ...], int]:
+    """The checks of the image's plan, and how many of its lowest layers are those of a pinned base.
+
+    Without a recipe, the base is the one of this project whose pin the image's label names.
+    """
+    if request is None:
+        named = (image.settings.get("Labels") or {}).get(BASE_DIGEST)
+        pins = (base.pin for base in Project().bases.values() if named is not None)
+        pin = next((pin for pin in pins if pin and pin.manifest and named in (pin.manifest, pin.index)), None)
+        return (), _below(image, _base(store, pin.image, pin.manifest) if pin is not None else None)
+    plan = request.plan(Project())
+    base = _base(store, plan.base_image, plan.base_manifest) if plan.base_image is not None else None
+    records = ((layer.id, store.layer(layer.key)) for layer in plan.layers if layer.producer != "config")
+    diff_ids = {name: record.diff_id for name, record in records if record is not None}
+    return (*checks_of(plan), planned_check(plan, diff_ids, base)), _below(image, base)
+
+
+def _base(store: Store, name: str, manifest: Digest | None) -> BaseImage | None:
+    """A base by its pin; None when it can be had neither in the store nor in its registry."""
+    try:
+        return pinned_base(Reference.parse(f"{name}@{manifest}"), store)
+    except (NetworkError, PinError) as error:
+        say(f"the base cannot be compared: {error.what}")
+        return None
+
+
+def _below(image: OpenedImage, base: BaseImage | None) -> int:
+    """How many of the image's lowest layers are the base's: all of the base's, or none."""
+    layers = [layer.digest for layer in base.manifest.layers] if base is not None else []
+    return len(layers) if [blob.digest for blob in image.layers[: len(layers)]] == layers else 0
 
 
 def _pulled(reference: Reference, digest: Digest, config: Digest) -> GpuImage:

@@ -64,7 +64,7 @@ def run_tiers(subject: Subject, request: TestRequest) -> Report:
 
 def run_static_tier(subject: Subject, checks: Sequence[Check], always: Sequence[Check]) -> Report:
     """Read the image without running it. always: checks that run on every image."""
-    return check_image(subject.image, checks, ours=subject.own_layers, always=always, folder=open_store().tmp)
+    return check_image(subject.image, checks, base=subject.base_layers, always=always, folder=open_store().tmp)
 
 
 def run_cpu_tier(subject: Subject, checks: Sequence[Check]) -> Report:

@@ -58,7 +58,8 @@ class Entry:
 class LayerIndex:
     """The entries of one layer, and what it removes from the layers below. tar_size: bytes when unpacked.
 
-    secrets: (path, kind of secret). digest: of the blob, None when it was not asked for. kept: copies of files by path.
+    secrets: (path, kind of secret). digest, diff_id: of the blob and of the unpacked blob, None when they were not
+    asked for. compression: zstd, gzip or none. kept: copies of files by path.
     """
 
     blob: LayerBlob
@@ -69,6 +70,8 @@ class LayerIndex:
     tar_size: int = 0
     secrets: list[tuple[str, str]] = field(default_factory=list)
     digest: Digest | None = None
+    diff_id: Digest | None = None
+    compression: str = "none"
     kept: dict[str, Path] = field(default_factory=dict)
 
 
@@ -105,6 +108,8 @@ def index_layer(
     scanner = MemberScanner(options, folder)
     hashing = HashingStream(blob.open()) if options.hash else None
     with LayerStream(cast("BinaryIO", hashing) if hashing else blob.open(), blob.digest) as stream:
+        if hashing and blob.diff_id is None:
+            stream.hash_unpacked()
         for member in stream:
             path = member_path(member.name)
             parent, _, name = path.rpartition("/")
@@ -136,6 +141,7 @@ def index_layer(
                     entry.machine, entry.object = scanner.scan(stream, member, path)
         index.tar_size = stream.stream.tell()
         stream.finish()
+        index.diff_id, index.compression = stream.diff_id or blob.diff_id, stream.compression
     scanner.close()
     index.secrets = scanner.secrets
     index.digest = hashing.digest() if hashing else None

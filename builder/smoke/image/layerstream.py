@@ -17,6 +17,8 @@ _CHUNK = 1 << 20
 _MOST_AT_ONCE = 32 << 20
 """bytes; tarfile reads a long name in one piece, of any length that its header claims."""
 _LONGEST_PATH = 4096
+LARGEST = 64 << 30
+"""bytes of an unpacked layer; no registry takes a blob of more than 10 GB."""
 ZSTD = b"\x28\xb5\x2f\xfd"
 """The magic number of a zstd frame."""
 
@@ -26,14 +28,15 @@ class _Source(Protocol):
 
 
 class ForwardStream(io.RawIOBase):
-    """A forward-only stream for tarfile: a seek reads and discards."""
+    """A forward-only stream for tarfile: a seek reads and discards. seen: a hash that gets all bytes, or None."""
 
     def __init__(self, source: _Source, damage: type[Exception] = OSError) -> None:
+        self.seen: Any = None
         self._source = source
         self._damage = damage
         self._buffer = bytearray(_CHUNK)
         self._view = memoryview(self._buffer)
-        self._start = self._end = self._position = 0
+        self._start = self._end = self._position = self._total = 0
 
     def readable(self) -> bool:
         return True
@@ -78,6 +81,11 @@ class ForwardStream(io.RawIOBase):
                 self._start, self._end = 0, self._source.readinto(self._view) or 0
             except (OSError, EOFError, zlib.error, self._damage) as error:
                 raise InvalidError(f"the layer is not readable: {error}", id="layer-unreadable") from error
+            self._total += self._end
+            if self._total > LARGEST:
+                raise InvalidError(f"a layer has more than {LARGEST >> 30} GiB unpacked", id="layer-too-large")
+            if self.seen is not None:
+                self.seen.update(self._view[: self._end])
         stop = min(self._end, self._start + most)
         taken = self._view[self._start : stop]
         self._position += stop - self._start
@@ -112,7 +120,8 @@ class HashingStream(io.RawIOBase):
 class LayerStream:
     """A layer blob (tar, plain or compressed with gzip or zstd) read once, front to back.
 
-    Iterating yields tarfile's members; `copy` and `head` read the content of the current member.
+    Iterating yields tarfile's members; `copy` and `head` read the content of the current member. compression: zstd,
+    gzip or none, by the first bytes.
     """
 
     def __init__(self, source: Path | BinaryIO, where: str = "") -> None:
@@ -120,7 +129,9 @@ class LayerStream:
         self._where = where or str(source)
         opened = source.open("rb") if isinstance(source, Path) else source
         self._file: io.BufferedReader[Any] = io.BufferedReader(cast("io.RawIOBase", opened), _CHUNK)
-        self.stream = _decompress(self._file, self._file.peek(4)[:4])
+        magic = self._file.peek(4)[:4]
+        self.compression = "zstd" if magic == ZSTD else "gzip" if magic[:2] == b"\x1f\x8b" else "none"
+        self.stream = _decompress(self._file, self.compression)
 
     def __iter__(self) -> Iterator[tarfile.TarInfo]:
         try:
@@ -148,10 +159,22 @@ class LayerStream:
         """The first bytes of the member's content; the rest is what `stream` reads next."""
         return self.stream.read(min(size, member.size))
 
+    def hash_unpacked(self) -> None:
+        """Hash everything that is unpacked from now on; for `diff_id`."""
+        self.stream.seen = hashlib.sha256()
+
     def finish(self) -> None:
-        """Read the blob to its end, so that a HashingStream below has hashed all of it."""
+        """Read the blob to its end, so that a HashingStream below has hashed all of it, and `diff_id` is complete."""
+        if self.stream.seen is not None:
+            self.stream.seek(LARGEST)
         while self._file.read(_CHUNK):
             pass
+
+    @property
+    def diff_id(self) -> Digest | None:
+        """The digest of the unpacked blob, once `finish` was called; None without `hash_unpacked`."""
+        seen = self.stream.seen
+        return Digest.from_hex(seen.hexdigest()) if seen is not None else None
 
     def close(self) -> None:
         """Close the blob."""
@@ -164,13 +187,13 @@ class LayerStream:
         self.close()
 
 
-def _decompress(file: io.BufferedReader[Any], magic: bytes) -> ForwardStream:
-    if magic == ZSTD:
+def _decompress(file: io.BufferedReader[Any], compression: str) -> ForwardStream:
+    if compression == "zstd":
         import zstandard
 
         reader = zstandard.ZstdDecompressor().stream_reader(file, read_size=_CHUNK, read_across_frames=True)
         return ForwardStream(reader, zstandard.ZstdError)
-    if magic[:2] == b"\x1f\x8b":
+    if compression == "gzip":
         import gzip
 
         return ForwardStream(gzip.GzipFile(fileobj=file, mode="rb"))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,13 +18,16 @@ from builder.oci.manifest import MANIFEST_LIMIT, Manifest, parse_manifest
 class LayerBlob:
     """A layer of a manifest. size: of the blob, in bytes. path: may not exist, as for the layers of a remote base.
 
-    remote: opens the blob as a stream, for an image in a registry.
+    remote: opens the blob as a stream, for an image in a registry. diff_id: of the unpacked blob, when a record of the
+    store has it; else it is computed from the blob.
     """
 
     digest: Digest
     size: int
     path: Path
     remote: Callable[[], BinaryIO] | None = None
+    diff_id: Digest | None = None
+    media_type: str = ""
 
     @property
     def present(self) -> bool:
@@ -49,6 +52,16 @@ class OpenedImage:
     manifest: dict[str, Any]
     config: dict[str, Any]
     layers: tuple[LayerBlob, ...]
+
+    def knowing(self, diff_ids: Mapping[Digest, Digest]) -> OpenedImage:
+        """The same image; diff_ids: of layers, by the digest of their blob, from records of the store."""
+        layers = (replace(blob, diff_id=diff_ids.get(blob.digest)) for blob in self.layers)
+        return replace(self, layers=tuple(layers))
+
+    @property
+    def diff_ids(self) -> list[str]:
+        """The diff_ids in the configuration, one for each layer if it is right."""
+        return (self.config.get("rootfs") or {}).get("diff_ids") or []
 
     @property
     def config_digest(self) -> Digest:
@@ -103,7 +116,10 @@ def open_image(layout: Path, digest: Digest | None = None) -> OpenedImage:
         raise InvalidError(f"{digest} is not an image manifest", id="manifest-not-image", where=str(layout))
     named = manifest.config.digest
     config = read_config(_read(blob_path(layout, named), named), str(blob_path(layout, named)))
-    layers = tuple(LayerBlob(item.digest, item.size, blob_path(layout, item.digest)) for item in manifest.layers)
+    layers = tuple(
+        LayerBlob(item.digest, item.size, blob_path(layout, item.digest), media_type=item.media_type)
+        for item in manifest.layers
+    )
     return OpenedImage(digest, manifest.json, config, layers)
 
 

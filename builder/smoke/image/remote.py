@@ -12,7 +12,7 @@ from builder.digest import Digest
 from builder.model.reference import Reference
 from builder.oci.manifest import Descriptor
 from builder.registry.client import Registry
-from builder.smoke.image.opened import LayerBlob, OpenedImage, blob_path, read_config
+from builder.smoke.image.opened import LayerBlob, OpenedImage, open_image, read_config
 from builder.store.store import Store
 
 _NOWHERE = Path("/nonexistent")
@@ -54,7 +54,8 @@ def remote_image(reference: Reference, registry: Registry | None = None) -> Open
         return lambda: cast("BinaryIO", ChunkStream(client.blob(pinned, digest, size)))
 
     layers = tuple(
-        LayerBlob(item.digest, item.size, _NOWHERE, stream(item.digest, item.size)) for item in manifest.layers
+        LayerBlob(item.digest, item.size, _NOWHERE, stream(item.digest, item.size), media_type=item.media_type)
+        for item in manifest.layers
     )
     return OpenedImage(manifest.digest, manifest.json, config, layers)
 
@@ -68,7 +69,7 @@ def fetch_image(reference: Reference, store: Store, registry: Registry | None = 
     manifest, _ = client.platform_manifest(reference)
     pinned = reference.at(manifest.digest)
     config = client.config(pinned, manifest)
-    parsed = read_config(config, str(pinned))
+    read_config(config, str(pinned))
 
     def fetch(item: Descriptor) -> None:
         with store.writer() as writer:
@@ -81,11 +82,5 @@ def fetch_image(reference: Reference, store: Store, registry: Registry | None = 
         list(pool.map(fetch, missing.values()))
     store.put(config)
     store.put(manifest.data)
-    layers = tuple(LayerBlob(item.digest, item.size, blob_path(store.root, item.digest)) for item in manifest.layers)
-    return OpenedImage(manifest.digest, manifest.json, parsed, layers)
-
-
-def built_layers(image: OpenedImage) -> set[Digest] | None:
-    """Digests of the layers that builder made, from the history; the others are the base's. None when the history names
-    no layer of builder: then all layers are checked."""
-    return {blob.digest for blob, name in zip(image.layers, image.names, strict=True) if name} or None
+    # The manifest's own digest was verified: the blobs in the store are opened by it.
+    return open_image(store.root, manifest.digest)

@@ -28,9 +28,8 @@ def config(context: Context) -> str:
     """The configuration fits the layers: one diff_id and one line of history for each, variables with values."""
     image = context.image
     count = len(image.layers)
-    diff_ids = (image.config.get("rootfs") or {}).get("diff_ids") or []
-    if len(diff_ids) != count:
-        raise CheckFailed(f"{count} layers, but {len(diff_ids)} diff_ids")
+    if len(image.diff_ids) != count:
+        raise CheckFailed(f"{count} layers, but {len(image.diff_ids)} diff_ids")
     lines = image.config.get("history")
     if lines is not None and (named := sum(not line.get("empty_layer") for line in lines)) != count:
         raise CheckFailed(f"{count} layers, but the history has {named}")

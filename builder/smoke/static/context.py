@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,10 +13,13 @@ from builder.smoke.image.tree import ImageTree
 
 @dataclass(frozen=True)
 class Context:
-    """The image under test. ours: digests of the layers that were built here, None when that is not known."""
+    """The image under test. base: how many of its lowest layers are a base's, by that base's own manifest.
+
+    All layers above them count as ours, whatever the history says: a layer on top of ours cannot be the base's.
+    """
 
     tree: ImageTree
-    ours: Collection[str] | None = None
+    base: int = 0
 
     @property
     def image(self) -> OpenedImage:
@@ -28,8 +31,14 @@ class Context:
         return self.image.names[layer] or f"layer {layer}"
 
     def is_ours(self, layer: int) -> bool:
-        """Whether a layer, counted from 0, was built here; every layer counts as ours when that is not known."""
-        return self.ours is None or self.image.layers[layer].digest in self.ours
+        """Whether a layer, counted from 0, is not the base's."""
+        return layer >= self.base
+
+    @property
+    def unread(self) -> int:
+        """How many of our layers were not read."""
+        absent = {blob.digest for blob in self.tree.absent}
+        return sum(blob.digest in absent for blob in self.image.layers[self.base :])
 
 
 def _no_files(image: OpenedImage, args: Mapping[str, Any]) -> Iterable[str]:

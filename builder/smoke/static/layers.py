@@ -18,11 +18,19 @@ _PLACES = ("usr", "opt", "etc", "srv")
 
 @check_kind("static", "blobs", Reads(scan=ScanOptions(hash=True)))
 def blobs(context: Context) -> str:
-    """Each layer's blob has the size and digest of the manifest."""
+    """Each layer's blob has the size, digest and media type of the manifest, and unpacked the diff_id of the config."""
     bad = [f"{blob.digest} has {blob.path.stat().st_size} bytes, not {blob.size}" for blob in _cut(context)]
     for layer in context.tree.layers:
         if layer.digest != layer.blob.digest:
             bad.append(f"{layer.blob.digest} hashes to {layer.digest}")
+            continue
+        name, stated = context.name(layer.number), context.image.diff_ids[layer.number : layer.number + 1]
+        if stated and layer.diff_id != stated[0]:
+            bad.append(f"{name} unpacks to {layer.diff_id}, not to the diff_id {stated[0]}")
+        # Some engines unpack by the media type, others by the first bytes.
+        kind = layer.blob.media_type
+        if kind and (kind.rpartition(".tar")[2].strip("+.") or "none") != layer.compression:
+            bad.append(f"{name} is compressed as {layer.compression}, its media type is {kind}")
     if bad:
         raise CheckFailed(first_few(bad))
     return f"{len(context.tree.layers)} layers hash to their digests"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ from builder.smoke.image.opened import OpenedImage, open_image
 from builder.smoke.image.scan import ScanOptions
 from builder.smoke.image.tree import ImageTree, PathNotFound
 from builder.smoke.report import Report
-from builder.smoke.static import config, contents, cuda, files, layers, libraries, ownership, python, structure
+from builder.smoke.static import config, contents, cuda, files, layers, libraries, ownership, planned, python, structure
 from builder.smoke.static.context import Context, Reads
 
-MODULES = (config, contents, cuda, files, layers, libraries, ownership, python, structure)
+MODULES = (config, contents, cuda, files, layers, libraries, ownership, planned, python, structure)
 """Importing these registers the kinds of static checks."""
 
 ALWAYS = tuple(
@@ -52,24 +53,24 @@ def run_static(
     manifest_digest: Digest | None,
     checks: Sequence[Check],
     *,
-    ours: Collection[Digest] | None = None,
+    base: int = 0,
     always: Sequence[Check] = ALWAYS,
     folder: Path | None = None,
 ) -> Report:
     """Run the static checks among `checks`, and those of every image, on one image.
 
-    layout: an OCI layout, or a store. ours: digests of the layers built here (the others are the base's).
+    layout: an OCI layout, or a store. base: how many of the lowest layers are the base's; the others are ours.
     folder: for copies of files that checks read; default: the system's folder for temporary files.
     Raises InvalidError for an unknown kind of check, for wrong arguments, and for an unreadable image.
     """
-    return check_image(open_image(layout, manifest_digest), checks, ours=ours, always=always, folder=folder)
+    return check_image(open_image(layout, manifest_digest), checks, base=base, always=always, folder=folder)
 
 
 def check_image(
     image: OpenedImage,
     checks: Sequence[Check],
     *,
-    ours: Collection[Digest] | None = None,
+    base: int = 0,
     always: Sequence[Check] = ALWAYS,
     folder: Path | None = None,
 ) -> Report:
@@ -81,11 +82,11 @@ def check_image(
     with tempfile.TemporaryDirectory(prefix="builder-smoke-", dir=folder) as kept:
         keep = {pattern for each, check in zip(reads, wanted, strict=True) for pattern in each.keeps(image, check.args)}
         scan = ScanOptions(*(any(getattr(each.scan, name) for each in reads) for name in ("elf", "secrets", "hash")))
-        only = _layers(image, reads, ours)
+        only = _layers(image, reads, base)
         tree = ImageTree.of_image(image, Path(kept), sorted(keep), scan, only, _until(image, wanted, reads))
-        context = Context(tree, ours)
-        for check, function in zip(wanted, bound, strict=True):
-            report.results.append(run_check(check, lambda function=function: _call(function, context)))  # type: ignore[misc]
+        context = Context(tree, base)
+        for check, function, each in zip(wanted, bound, reads, strict=True):
+            report.results.append(run_check(check, partial(_call, function, context, each)))
     if tree.absent and "all" in (each.layers for each in reads):
         report.notes.append(f"{len(tree.absent)} of {len(image.layers)} layers (the base's) are not on this machine")
     return report
@@ -103,17 +104,23 @@ def _reads(check: Check) -> Reads:
     return needs
 
 
-def _call(function: Callable[[Any], str | CheckPassed], context: Context) -> str | CheckPassed:
-    """A path that is not found fails a check, unless it may be in a layer that is not on this machine."""
+def _call(function: Callable[[Any], str | CheckPassed], context: Context, reads: Reads) -> str | CheckPassed:
+    """A path that is not found fails a check, unless it may be in a layer that is not on this machine.
+
+    A check of all our files does not pass while some of them were not read.
+    """
     try:
-        return function(context)
+        found = function(context)
+        if reads.layers != "none" and not reads.one_path and context.unread:
+            raise CheckNotRun(f"{context.unread} layers, which may not be the base's, are not on this machine")
+        return found
     except PathNotFound as error:
         if context.tree.absent:
             raise CheckNotRun(f"{error}; the base's layers are not on this machine") from error
         raise CheckFailed(str(error)) from error
 
 
-def _layers(image: OpenedImage, reads: Sequence[Reads], ours: Collection[Digest] | None) -> list[int]:
+def _layers(image: OpenedImage, reads: Sequence[Reads], base: int) -> list[int]:
     """The layers to read. Layers of a remote base are not downloaded."""
     wanted = {each.layers for each in reads}
     if wanted <= {"none"}:
@@ -121,7 +128,7 @@ def _layers(image: OpenedImage, reads: Sequence[Reads], ours: Collection[Digest]
     return [
         number
         for number, blob in enumerate(image.layers)
-        if ours is None or blob.digest in ours or ("all" in wanted and blob.remote is None)
+        if number >= base or ("all" in wanted and blob.remote is None)
     ]
 
 
