@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import stat
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 _LIMIT = 4 << 20
 """bytes"""
@@ -30,6 +33,13 @@ def read_json(path: Path) -> Any:
     if not stat.S_ISREG(status.st_mode) or status.st_size > _LIMIT:
         raise ValueError("not a regular file, or too large")
     return parse_json(path.read_bytes())
+
+
+def first_problem(error: ValidationError) -> str:
+    """Where JSON differs from a pydantic model first, and how: `rootfs.diff_ids: Input should be a valid list`."""
+    first = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"{place}: {first['msg']}" if place else first["msg"]
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -59,12 +59,14 @@ def lock(
 
 def _check(context: LockContext, json_: bool) -> None:
     problems = verify(context)
-    what = "locked entries do not match their requests"
-    if context.remote:
-        what = "locked entries do not match their requests, are gone or cannot be reached"
     if json_:
         print_json([asdict(problem) for problem in problems])
-    raise_for(problems, f"{len({problem.name for problem in problems})} {what}")
+    count = len({problem.name for problem in problems})
+    if count == 1:
+        what, remote = "1 locked entry does not match its request", ", is gone or cannot be reached"
+    else:
+        what, remote = f"{count} locked entries do not match their requests", ", are gone or cannot be reached"
+    raise_for(problems, what + remote if context.remote else what)
 
 
 def _refresh(context: LockContext, json_: bool) -> None:
@@ -79,7 +81,8 @@ def _refresh(context: LockContext, json_: bool) -> None:
     _print(done, json_)
     if not done.changes and not done.failed:
         say("nothing changed")
-    raise_for(done.failed, f"{len(done.failed)} entries could not be resolved and stay unchanged")
+    entries = "1 entry" if len(done.failed) == 1 else f"{len(done.failed)} entries"
+    raise_for(done.failed, f"could not resolve {entries}; the lock keeps the old values")
 
 
 def _print(done: LockReport, json_: bool) -> None:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from builder.digest import Digest
 from builder.errors import NetworkError
-from builder.jsontext import parse_json
+from builder.jsontext import first_problem, parse_json
 from builder.model.canonical import canonical
 from builder.model.plan import Plan, Variable
 from builder.oci.manifest import OCI_MANIFEST, Manifest, parse_manifest
@@ -130,10 +130,8 @@ def parse_base(reference: str, manifest: bytes, config: bytes) -> BaseImage:
         _BaseConfig.model_validate(found)
         return BaseImage(reference, parsed, found)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "it"
         raise NetworkError(
-            f"the base's config is malformed: {place}: {first['msg']}", id="base-config-malformed", where=reference
+            f"the base's config is malformed: {first_problem(error)}", id="base-config-malformed", where=reference
         ) from None
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from builder.attest.receipt import Used, base_used, check_inputs, used_of
 from builder.engine.interface import Engine
-from builder.errors import InvalidError
+from builder.errors import UsageError
 from builder.events import Listener
 from builder.mirror.basefetch import base_image
 from builder.mirror.source import MirrorSource
@@ -63,15 +63,16 @@ def build_image(
 
 
 def assembled(store: Store, plan: Plan, *, base_checked: bool = False, offline: bool = False) -> Built:
-    """The image of a plan whose layers are all in the store. Raises InvalidError when one is not."""
+    """The image of a plan whose layers are all in the store. Raises UsageError `image-not-built` when one is not."""
     records = {}
     for layer in plan.layers:
         if layer.producer != "config":
             record = store.layer(layer.key)
             if record is None:
-                raise InvalidError(
-                    f"layer {layer.id} is not in the store",
-                    id="layer-not-built",
+                raise UsageError(
+                    f"there is no built image of {plan.recipe}",
+                    id="image-not-built",
+                    cause=f"layer {layer.id} is not in the store",
                     next=f"builder build --recipe {plan.recipe} --base {plan.base}",
                 )
             records[layer.id] = record

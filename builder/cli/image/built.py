@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+
 from builder.cli.request import PlanRequest, open_store
+from builder.errors import UsageError
 from builder.oci.dockerarchive import load_image
 from builder.produce.image import Built, assembled
 from builder.project import Project
@@ -11,9 +14,15 @@ from builder.store.store import Store
 
 
 def built_image(request: PlanRequest, project: Project) -> tuple[Built, Store]:
-    """The built image and the store that holds it. Raises InvalidError `layer-not-built` when a layer is missing."""
+    """The built image and the store that holds it. Raises UsageError `image-not-built` when a layer is missing."""
     store = open_store()
-    return assembled(store, request.plan(project)), store
+    plan = request.plan(project)
+    try:
+        return assembled(store, plan), store
+    except UsageError as error:
+        if error.id != "image-not-built":
+            raise
+        raise error.replaced(next=shlex.join(["builder", "build", *request.words()])) from error
 
 
 def image_name(built: Built) -> str:

@@ -17,7 +17,7 @@ from builder.cli.request import PlanRequest
 from builder.cli.rulecheck import check_rules
 from builder.cli.spark.node import parse_node, print_netplan
 from builder.cli.spark.start import host_folders, start
-from builder.errors import InvalidError, NetworkError, PinError, UsageError
+from builder.errors import NetworkError, PinError, UsageError
 from builder.model.recipe import Recipe
 from builder.project import Project
 from builder.serve import formats, spec
@@ -129,14 +129,8 @@ def _built_name(request: PlanRequest, project: Project) -> str:
         built, _ = built_image(request, project)
     except (PinError, NetworkError) as error:
         raise error.replaced(next="; ".join(step for step in (error.next, _OTHER_IMAGE) if step)) from error
-    except InvalidError as error:
-        if error.id != "layer-not-built":
+    except UsageError as error:
+        if error.id != "image-not-built":
             raise
-        build = shlex.join(["builder", "build", *request.words(), "--load"])
-        raise UsageError(
-            f"there is no built image of {request.recipe}",
-            id="image-not-built",
-            cause=error.what,
-            next=f"{build}; {_OTHER_IMAGE}",
-        ) from error
+        raise error.replaced(next=f"{error.next} --load; {_OTHER_IMAGE}") from error
     return image_name(built)

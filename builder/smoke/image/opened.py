@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from builder.digest import Digest
 from builder.errors import InvalidError, NetworkError, UsageError
-from builder.jsontext import parse_json
+from builder.jsontext import first_problem, parse_json
 from builder.oci.assemble import SomeConfig
 from builder.oci.manifest import MANIFEST_LIMIT, Manifest, parse_manifest
 
@@ -131,11 +131,7 @@ def read_config(data: bytes, where: str) -> dict[str, Any]:
         found = parse_json(data)
         SomeConfig.model_validate(found)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "it"
-        raise InvalidError(
-            f"invalid configuration: {place}: {first['msg']}", id="config-invalid", where=where
-        ) from None
+        raise InvalidError(f"invalid configuration: {first_problem(error)}", id="config-invalid", where=where) from None
     except ValueError as error:
         raise InvalidError(f"the configuration is not JSON: {error}", id="config-not-json", where=where) from None
     assert isinstance(found, dict)

@@ -73,6 +73,14 @@ def test_wrong_usage_is_2(cli: Cli, words: tuple[str, ...], id: str) -> None:
     cli(*words).failed(2, id)
 
 
+@pytest.mark.parametrize("command", ["load", "push", "run", "test"])
+def test_an_image_that_is_not_built_is_2_and_the_next_step_builds_it(cli: Cli, command: str) -> None:
+    target = ("127.0.0.1:1/team/tiny:1",) if command == "push" else ()
+    said = cli(command, "--recipe", "tiny", "--profile", "ngram", *target)
+    said.failed(2, "image-not-built")
+    assert "builder build --recipe tiny --profile ngram" in said.err
+
+
 @pytest.mark.parametrize("words", [(*BUILD, "--jobs", "0"), (*BUILD, "--no-such-option"), ("no-such-command",)])
 def test_an_error_of_the_option_parser_is_2_and_names_the_word(cli: Cli, words: tuple[str, ...]) -> None:
     said = cli(*words)

@@ -59,8 +59,17 @@ def test_a_check_without_remote_uses_no_network(asked: Cli) -> None:
     assert lines == [f"{words} {4 if words == 'bases' else 0}" for words in checks], err
 
 
-def test_the_seal_holds(asked: Cli) -> None:
-    """The seal of the test above detects a connection."""
+def test_the_number_of_entries_in_an_error_is_singular_or_plural(asked: Cli) -> None:
+    assert "1 locked entry does not match its request [" in asked("lock", "--check", "loose").err
+    assert "could not resolve 1 entry;" in asked("lock", "loose", "--keep-going").err
+    pin = {"image": "127.0.0.1:1/team/other:1"}
+    other = vendor_base("127.0.0.1:1/team/other:1", DIGEST, name="other", pin=pin)
+    asked.small.files["recipes/bases/other.yaml"] = other
+    assert "2 locked entries do not match their requests [" in asked("lock", "--check", "loose", "other").err
+    assert "could not resolve 2 entries;" in asked("lock", "loose", "other", "--keep-going").err
+
+
+def test_the_sealed_process_detects_a_connection(asked: Cli) -> None:
     _lines, err = sealed(asked, "--remote vendor")
     assert "USED socket." in err
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.engine.interface import host_architecture
-from builder.errors import EngineError, InvalidError, PinError
+from builder.errors import EngineError, PinError, UsageError
 from builder.events import Event
 from builder.model.plan import Plan
 from builder.produce.image import assembled
@@ -184,8 +184,8 @@ def test_offline_without_the_inputs_says_so(make_plan: MakePlan, mirror: Mirror,
     assert mirror.asked == []
 
 
-def test_an_image_that_was_not_built_says_how_to(make_plan: MakePlan, store: Store) -> None:
-    with fails(InvalidError, "layer-not-built") as caught:
+def test_an_image_with_a_missing_layer_is_not_built(make_plan: MakePlan, store: Store) -> None:
+    with fails(UsageError, "image-not-built") as caught:
         assembled(store, make_plan())
     assert caught.value.next == "builder build --recipe tiny --base tiny"
 
