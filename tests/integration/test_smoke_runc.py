@@ -12,7 +12,7 @@ import pytest
 from builder.errors import EngineError
 from builder.model.check import Check
 from builder.smoke.check import CheckNotRun
-from builder.smoke.cpu import runc
+from builder.smoke.cpu import runc, sandbox
 from builder.smoke.cpu.run import run_cpu
 from builder.smoke.cpu.runc import RuncRunner
 from builder.smoke.cpu.runner import TAIL, Command, native, registered, run
@@ -150,6 +150,14 @@ def test_a_command_cannot_fill_the_disk(here: RuncRunner, monkeypatch: pytest.Mo
     monkeypatch.setattr(runc, "MEMORY_FILES", 1 << 20)
     done = run(here, Command(["sh", "-c", "cat /dev/zero > /usr/zero 2>/dev/null || ls -s /usr/zero"]), 30)
     assert int(done.output.split()[0]) <= 1024
+
+
+def test_a_command_cannot_start_processes_without_end(here: RuncRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() == 0 and not here.mapped:
+        pytest.skip("the kernel does not limit processes of the host's root")
+    monkeypatch.setattr(sandbox, "_TASKS", 64)
+    done = run(here, Command(["perl", "-e", "for (1..999) { $p = fork; exit unless defined $p; $p or sleep 9 }"]), 30)
+    assert done.code is not None, "999 processes were started"
 
 
 def test_a_command_that_prints_without_end(here: RuncRunner) -> None:

@@ -40,6 +40,9 @@ _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-tr
 MEMORY_FILES = 4 << 30
 """Bytes that a command may write to files."""
 
+_TASKS = 8192
+"""Processes and threads of one user."""
+
 ENTER = r"""
 set -e
 runtime=$1 owner=$2 bytes=$3 root=$4 bytecode=$5
@@ -130,7 +133,10 @@ def process(
         "rlimits": [
             {"type": "RLIMIT_CORE", "hard": 0, "soft": 0},
             {"type": "RLIMIT_FSIZE", "hard": MEMORY_FILES, "soft": MEMORY_FILES},
+            {"type": "RLIMIT_NPROC", "hard": _TASKS, "soft": _TASKS},
         ],
+        # When memory ends, the kernel ends this process first.
+        "oomScoreAdj": 1000,
     }
 
 
