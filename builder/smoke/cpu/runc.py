@@ -14,7 +14,7 @@ from typing import Any
 from builder.errors import EngineError
 from builder.smoke.check import CheckNotRun
 from builder.smoke.cpu.runner import Command, native, registered
-from builder.smoke.cpu.sandbox import ENTER, FIRST_ID, IDS, MEMORY_FILES, container, process
+from builder.smoke.cpu.sandbox import ENTER, FIRST_ID, IDS, MEMORY_FILES, PREPARED, container, process
 from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.unpack import remove_tree, unpack
 
@@ -54,6 +54,11 @@ class RuncRunner:
             self._root = unpack(image, folder, first_id=FIRST_ID if self.mapped else None, ids=IDS)
         except EngineError as error:
             raise CheckNotRun(f"{error.where}: {error.what}" if error.where else error.what) from error
+        for name in PREPARED:
+            place = self._root / name
+            if place.is_symlink() or (place.exists() and not place.is_dir()):
+                # A runtime makes links in /dev before the image becomes its root: a link would lead to the host.
+                raise CheckNotRun(f"/{name} of the image is not a folder")
         if not native():
             # Compiling Python takes most of an import under qemu (sympy: 95 s of 105), and images hold no bytecode.
             self._bytecode = Path(f"{self._root}-bytecode")

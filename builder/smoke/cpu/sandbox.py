@@ -82,6 +82,10 @@ files, and a folder for Python's bytecode (or ""). Standard input: the container
 in one line. Exit status: the command's; 125 to 127 when it was not run, as `docker run`."""
 
 
+PREPARED = ("dev", "etc", "proc", "sys", "tmp")
+"""Folders of the image in which the runtime mounts or makes something."""
+
+
 def container(*, mapped: bool, bytecode: bool, sysfs: bool) -> dict[str, Any]:
     """The configuration of the container, as of the OCI runtime specification 1.0.
 
