@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
+
+from builder.regular import read_regular
 
 _LIMIT = 4 << 20
 """bytes"""
@@ -28,11 +29,8 @@ def parse_json(text: str | bytes) -> Any:
 
 def read_json(path: Path) -> Any:
     """A small JSON file that another program may have written. Raises OSError, and ValueError for anything else than
-    a regular file of at most 4 MiB with one JSON document."""
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode) or status.st_size > _LIMIT:
-        raise ValueError("not a regular file, or too large")
-    return parse_json(path.read_bytes())
+    one JSON document. A link, a pipe and a file of more than 4 MiB are an OSError."""
+    return parse_json(read_regular(path, _LIMIT))
 
 
 def first_problem(error: ValidationError) -> str:

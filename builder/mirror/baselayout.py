@@ -10,7 +10,7 @@ from builder.engine.interface import LocalBase
 from builder.errors import BuilderError, NetworkError, PinError
 from builder.mirror.source import MirrorSource, mirror_command
 from builder.model.plan import Plan
-from builder.oci.layout import begin, list_entry
+from builder.oci.layout import list_entry
 from builder.oci.manifest import Descriptor, parse_manifest
 from builder.store.blobs import Blobs
 from builder.store.store import Store
@@ -49,7 +49,6 @@ def local_base(
         with blobs.writer() as writer:
             writer.write(data)
             writer.commit()
-    begin(folder)
     list_entry(folder, used.digest, len(manifest), "base", mediaType=found.media_type)
     # With these two files the folder of blobs is also an image of containers/image's transport `dir:`.
     (folder / "blobs" / "sha256" / "manifest.json").write_bytes(manifest)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
 from builder.digest import Digest
-from builder.errors import EngineError, PinError
+from builder.errors import PinError
 from builder.jsontext import read_json
 from builder.mirror.artifact import ARTIFACT, EMPTY, Artifact
-from builder.oci.layout import begin, list_entry, prepare, read_index
-from builder.store.blobs import CHUNK, Blobs, BlobWriter, disk_error, hash_of, remove
+from builder.oci.layout import list_entry, locked, prepare, read_index
+from builder.oci.manifest import verified
+from builder.regular import open_regular
+from builder.store.blobs import CHUNK, Blobs, BlobWriter, disk_error, remove
 
 _PARTIAL = ".partial"
 
@@ -47,8 +47,8 @@ class FolderBackend(Blobs):
         path = self.file(digest)
         if path is None:
             raise PinError(f"{digest} is not in the mirror", id="mirror-blob-missing", where=self.name)
-        # Opened here and not with the first chunk: the caller handles an OSError of this call.
-        return _chunks(path.open("rb", buffering=0))
+        # Opened here and not with the first chunk: the caller handles an OSError of this call. A mirror may hold links.
+        return _chunks(open_regular(path, follow=True))
 
     def file(self, digest: Digest) -> Path | None:
         """The blob's file. What is no regular file counts as absent: opening a pipe would wait for ever."""
@@ -58,9 +58,11 @@ class FolderBackend(Blobs):
     def is_intact(self, digest: Digest, size: int) -> bool:
         """Whether the bytes of a blob match its digest."""
         try:
-            return hash_of(self.blob(digest)) == digest
-        except OSError:
+            for _ in verified(self.read(digest), digest):
+                pass
+        except (PinError, OSError):
             return False
+        return True
 
     def put(self, digest: Digest, size: int, chunks: Callable[[], Iterator[bytes]]) -> None:
         """Write a blob, whole or not at all."""
@@ -101,24 +103,11 @@ class FolderBackend(Blobs):
         another process holds the lock or the folder cannot be written, UsageError when it holds something else.
         """
         prepare(self.root, "builder mirror DIR")
-        handle = os.open(self.root, os.O_RDONLY)
-        try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise EngineError(
-                    "another builder writes to this mirror",
-                    id="mirror-locked",
-                    where=self.name,
-                    next="run the command again when the other one has ended",
-                ) from None
-            except OSError:
-                pass  # a file system without locks
+        with locked(self.root, patience=0):
             try:
                 remove(self.tmp)
                 self.tmp.mkdir()
                 (self.root / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
-                begin(self.root)  # An interrupted first run must leave a layout, which the next run accepts.
             except OSError as error:
                 if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM) or not is_layout(self.root):
                     raise disk_error(error, self.root, self.place) from error
@@ -128,8 +117,6 @@ class FolderBackend(Blobs):
             finally:
                 with contextlib.suppress(OSError):
                     remove(self.tmp)
-        finally:
-            os.close(handle)
 
 
 def is_layout(folder: Path) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 from builder.errors import InvalidError
+from builder.regular import read_regular
 
 _MAX_BYTES = 32 << 20
 
@@ -12,10 +14,10 @@ _MAX_BYTES = 32 << 20
 def read_text(path: Path) -> str:
     """The text of a file. Raises InvalidError."""
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise InvalidError(f"larger than {_MAX_BYTES >> 20} MB", id="file-too-large", where=str(path))
-        data = path.read_bytes()
+        data = read_regular(path, _MAX_BYTES, follow=True)
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise InvalidError(f"larger than {_MAX_BYTES >> 20} MB", id="file-too-large", where=str(path)) from None
         raise unreadable(path, error) from error
     return decode(data, str(path)).replace("\r\n", "\n").replace("\r", "\n")
 

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from builder.atomic import write_file
 from builder.digest import Digest
-from builder.errors import UsageError
+from builder.errors import EngineError, PinError, UsageError
 from builder.jsontext import read_json
 from builder.oci.assemble import Image, ImageLayer
 from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
-from builder.store.blobs import disk_error
+from builder.store.blobs import Blobs, disk_error, hash_of, remove
+from builder.store.claims import try_lock
 from builder.store.store import Store
 
 _NAME = "org.opencontainers.image.ref.name"
+_PARTIAL = ".partial-"
+PATIENCE = 60.0
+"""Seconds to wait for a process that changes the index of a layout."""
 _MARKER = b'{"imageLayoutVersion":"1.0.0"}'
 """The content of the file oci-layout."""
 
@@ -29,34 +35,36 @@ BlobSource = Callable[[ImageLayer], Iterator[bytes]]
 def write_layout(image: Image, store: Store, folder: Path, *, name: str, base_blob: BlobSource | None = None) -> None:
     """Write the image into the layout at `folder`, which is created if needed, under the reference name `name`.
 
-    Blobs are hard-linked from the store, or copied where a link is not possible. The index is replaced last and
-    atomically: a reader sees the old image or the new one. Raises UsageError for a folder that holds something else.
+    Blobs are hard-linked from the store, or copied where a link is not possible; a blob of the layout with wrong bytes
+    is replaced. The index is replaced last and atomically: a reader sees the old image or the new one, and several
+    builds may write at once. Raises UsageError for a folder that holds something else, and EngineError.
     """
     prepare(folder)
     try:
-        (folder / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
-        for layer in image.layers:
-            target = folder / layer.digest.path
-            if target.exists() and target.stat().st_size == layer.size:
-                continue
-            if layer.of_base:
-                assert base_blob is not None
-                _write_chunks(target, base_blob(layer))
-            else:
-                store.verify(layer.digest)
-                _link(store.blob(layer.digest), target)
-        write_file(folder / image.config_digest.path, image.config)
-        write_file(folder / image.digest.path, image.manifest)
+        with _partial(folder) as tmp:
+            blobs = _LayoutBlobs(folder, tmp)
+            for layer in image.layers:
+                if blobs.is_intact(layer.digest):
+                    continue
+                if layer.of_base:
+                    assert base_blob is not None
+                    _write(blobs, layer.digest, base_blob(layer))
+                else:
+                    _add(blobs, store, layer.digest)
+            for digest, data in ((image.config_digest, image.config), (image.digest, image.manifest)):
+                _write(blobs, digest, iter((data,)))
         os_name, architecture = (json.loads(image.config)[key] for key in ("os", "architecture"))
         platform = {"architecture": architecture, "os": os_name}
-        list_entry(folder, image.digest, len(image.manifest), name, platform=platform)
+        with locked(folder):
+            list_entry(folder, image.digest, len(image.manifest), name, platform=platform)
     except OSError as error:
-        raise disk_error(error, folder, "oci:DIR") from error
+        raise disk_error(error, folder, _LayoutBlobs.place) from error
 
 
 def prepare(folder: Path, option: str = "--output oci:DIR") -> None:
     """Create the folder of a layout. Raises UsageError for a folder that holds something else.
 
+    A new folder gets the file oci-layout first, so that an interrupted run leaves what the next run accepts.
     option: the option or command that names the folder, for error messages.
     """
     if folder.exists() and not folder.is_dir():
@@ -70,34 +78,98 @@ def prepare(folder: Path, option: str = "--output oci:DIR") -> None:
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        # "x" creates a new file only. No reader takes the folder for an image: it has no index yet.
+        if not (folder / "oci-layout").exists():
+            with contextlib.suppress(FileExistsError), (folder / "oci-layout").open("xb") as marker:
+                marker.write(_MARKER)
     except OSError as error:
         raise disk_error(error, folder, option.rpartition(" ")[2]) from error
+
+
+@contextlib.contextmanager
+def locked(folder: Path, patience: float | None = None) -> Iterator[None]:
+    """Hold the lock of a layout, which a change of its index needs. Without effect on a file system without locks.
+
+    patience: seconds to wait for another process; default: PATIENCE. Raises EngineError after them, and OSError.
+    """
+    deadline = time.monotonic() + (PATIENCE if patience is None else patience)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        while not _try_lock(handle):
+            if time.monotonic() >= deadline:
+                raise EngineError(
+                    "another process writes to this layout",
+                    id="layout-locked",
+                    where=str(folder),
+                    next="run the command again when the other one has ended",
+                )
+            time.sleep(0.05)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _try_lock(handle: int) -> bool:
+    try:
+        return try_lock(handle)
+    except OSError:
+        return True  # a file system without locks
+
+
+class _LayoutBlobs(Blobs):
+    """The blobs of a layout."""
+
+    place = "oci:DIR"
+
+    def is_intact(self, digest: Digest) -> bool:
+        """Whether the blob is there with the right bytes."""
+        return self.has(digest) and hash_of(self.blob(digest)) == digest
+
+
+def _add(blobs: Blobs, store: Store, digest: Digest) -> None:
+    """A blob of the store. Raises PinError when it is absent or damaged there."""
+    try:
+        blobs.add_file(store.blob(digest), digest)
+    except (PinError, OSError):
+        store.verify(digest)
+        raise
+
+
+def _write(blobs: Blobs, digest: Digest, chunks: Iterator[bytes]) -> None:
+    with blobs.writer() as writer:
+        for chunk in chunks:
+            writer.write(chunk)
+        writer.commit(digest)
+
+
+@contextlib.contextmanager
+def _partial(folder: Path) -> Iterator[Path]:
+    """A new folder for unfinished blobs, locked as long as it is used; removes those of processes that ended."""
+    with contextlib.ExitStack() as stack:
+        with locked(folder):
+            (folder / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
+            for path in folder.glob(f"{_PARTIAL}*"):
+                with contextlib.suppress(EngineError, OSError), locked(path, patience=0):
+                    remove(path)
+            tmp = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=folder))
+            stack.enter_context(locked(tmp))
+            stack.callback(remove, tmp)
+        yield tmp
 
 
 def list_entry(folder: Path, digest: Digest, size: int, name: str, **more: Any) -> None:
     """Add a manifest of the layout to the index under `name`; it replaces a manifest of the same name.
 
-    The index is replaced atomically. more: further keys of the descriptor. Raises UsageError for a damaged index.
+    The index is replaced atomically; a caller whose folder others can write to holds its lock. more: further keys of
+    the descriptor. Raises UsageError for a damaged index.
     """
     annotations = {_NAME: name}
     entry = {"mediaType": OCI_MANIFEST, "digest": digest, "size": size, **more, "annotations": annotations}
     others = [item for item in read_index(folder) if item.get("annotations", {}).get(_NAME) != name]
     listed = sorted([*others, entry], key=lambda item: str(item.get("annotations", {}).get(_NAME, "")))
-    write_file(folder / "oci-layout", _MARKER)
-    _write_index(folder, listed)
-
-
-def begin(folder: Path) -> None:
-    """Make a prepared folder an empty layout, unless it is a layout already. Raises OSError."""
-    if not (folder / "index.json").exists():
-        _write_index(folder, [])
-    if not (folder / "oci-layout").exists():
-        write_file(folder / "oci-layout", _MARKER)
-
-
-def _write_index(folder: Path, listed: list[dict[str, Any]]) -> None:
     index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": listed}
-    write_file(folder / "index.json", json.dumps(index, indent=1).encode())
+    for path, data in (("oci-layout", _MARKER), ("index.json", json.dumps(index, indent=1).encode())):
+        write_file(folder / path, data, follow=False)
 
 
 def read_index(folder: Path) -> list[dict[str, Any]]:
@@ -111,26 +183,3 @@ def read_index(folder: Path) -> list[dict[str, Any]]:
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         pass
     raise UsageError("index.json is damaged", id="layout-index-damaged", where=str(folder), next="name a new folder")
-
-
-def _link(source: Path, target: Path) -> None:
-    try:
-        target.hardlink_to(source)
-    except FileExistsError:
-        return
-    except OSError:
-        with source.open("rb") as file:
-            _write_chunks(target, iter(lambda: file.read(1 << 20), b""))
-
-
-def _write_chunks(target: Path, chunks: Iterator[bytes]) -> None:
-    descriptor, name = tempfile.mkstemp(prefix=".partial-", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            for chunk in chunks:
-                file.write(chunk)
-        Path(name).chmod(0o644)
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -11,12 +11,16 @@ from typing import Any, get_args
 
 from builder.digest import Digest
 from builder.errors import InvalidError
+from builder.jsontext import parse_json
+from builder.regular import read_regular
 from builder.smoke.report import Report, Result, Status
 from builder.store.blobs import disk_error
 from builder.text import escaped
 
 MEDIA_TYPE = "application/vnd.builder.smoke.results.v1+json"
 """The media type of the file when it is attached to an image, and the type of that artifact."""
+LIMIT = 64 << 20
+"""bytes"""
 
 
 def results_folder(layout: Path) -> Path:
@@ -61,7 +65,7 @@ def read_results(folder: Path, digest: Digest) -> Report | None:
     """The results of one image, None without a file. Raises InvalidError when the file is damaged."""
     path = results_path(folder, digest)
     try:
-        data: dict[str, Any] = json.loads(path.read_bytes())
+        data: dict[str, Any] = parse_json(read_regular(path, LIMIT))
         names = {field.name for field in fields(Result)}
         results = [Result(**{name: row[name] for name in names & set(row)}) for row in data["results"]]
         if data["digest"] != digest or not {result.status for result in results} <= set(get_args(Status)):
@@ -69,7 +73,7 @@ def read_results(folder: Path, digest: Digest) -> Report | None:
         return Report(digest, results, [str(note) for note in data["notes"]])
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         raise InvalidError(
             "not results of this image", id="results-invalid", where=str(path), next="remove the file and test again"
         ) from None

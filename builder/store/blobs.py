@@ -14,6 +14,7 @@ from typing import TypeGuard
 
 from builder.digest import Digest
 from builder.errors import EngineError, PinError
+from builder.regular import NotRegularError, is_regular, open_regular
 
 CHUNK = 1 << 20
 
@@ -37,8 +38,8 @@ class Blobs:
         return self.root / digest.path
 
     def has(self, digest: Digest) -> bool:
-        """Whether the blob exists."""
-        return self.blob(digest).exists()
+        """Whether the blob exists. A link, pipe or folder under its name counts as absent."""
+        return is_regular(self.blob(digest))
 
     def before_commit(self, digest: Digest) -> None:
         """Called before a new blob becomes visible."""
@@ -61,7 +62,7 @@ class Blobs:
             # The file itself: a symlink to it could point elsewhere later.
             target.hardlink_to(os.path.realpath(source))
         except OSError:
-            with source.open("rb", buffering=0) as file, self.writer() as writer:
+            with open_regular(source, follow=True) as file, self.writer() as writer:
                 while chunk := file.read(CHUNK):
                     writer.write(chunk)
                     watch(writer.size)
@@ -72,14 +73,14 @@ class Blobs:
             if actual != digest:
                 raise _mismatch(actual, digest)
             self.before_commit(digest)
-            target.replace(self.blob(digest))
+            put_in_place(target, self.blob(digest))
         finally:
             target.unlink(missing_ok=True)
 
 
 def chunks_of(path: Path) -> Iterator[bytes]:
-    """A file's bytes, 1 MiB at a time."""
-    with path.open("rb", buffering=0) as file:
+    """A regular file's bytes, 1 MiB at a time. Raises OSError."""
+    with open_regular(path) as file:
         while chunk := file.read(CHUNK):
             yield chunk
 
@@ -134,7 +135,7 @@ class BlobWriter:
             self._file.close()
             self._path.chmod(0o444)
             self._blobs.before_commit(digest)
-            self._path.replace(target)
+            put_in_place(self._path, target)
         except OSError as error:
             raise disk_error(error, self._blobs.root, self._blobs.place) from error
         return digest
@@ -160,6 +161,15 @@ def _mismatch(actual: Digest, expected: Digest) -> PinError:
     )
 
 
+def put_in_place(file: Path, target: Path) -> None:
+    """Rename a complete file to its name, over whatever has that name. Raises OSError."""
+    try:
+        file.replace(target)
+    except IsADirectoryError:
+        remove(target)
+        file.replace(target)
+
+
 def remove(path: Path) -> None:
     """Remove a file or a whole tree, whatever its permissions."""
     import shutil
@@ -180,6 +190,14 @@ def is_full(error: BaseException) -> TypeGuard[OSError]:
 
 def disk_error(error: OSError, where: Path, place: str = "BUILDER_STORE") -> EngineError:
     """The error for an OSError of the store, or of the folder that `place` (a variable or option) names."""
+    if isinstance(error, NotRegularError):
+        return EngineError(
+            "is a link, a pipe or a folder where a file belongs",
+            id="store-file-not-regular",
+            where=str(error.filename),
+            cause="something other than builder changed the folder",
+            next="remove it and run the command again",
+        )
     if is_full(error):
         return EngineError(
             "no space left",

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import IO
 
 from builder.errors import EngineError
+from builder.regular import NotRegularError, is_regular, open_regular
 from builder.store.blobs import disk_error, remove
 
 _OWNER = re.compile(r"[0-9]+\.[0-9a-f]{8}")
@@ -47,7 +48,7 @@ class Claims:
             new = [name for name in names if name not in self._names]
             if not new or self._file is None or self._exclusive:
                 return
-            with contextlib.suppress(OSError), (self._root / "locks" / "gc").open("a") as file:
+            with contextlib.suppress(OSError), open_regular(self._root / "locks" / "gc", "a+") as file:
                 fcntl.flock(file, fcntl.LOCK_SH)
                 self._file.writelines(f"{name}\n" for name in new)
                 self._file.flush()
@@ -60,7 +61,7 @@ class Claims:
         Raises EngineError when the store is read-only or a process's claims cannot be read.
         """
         try:
-            file = (self._root / "locks" / "gc").open("a")
+            file = open_regular(self._root / "locks" / "gc", "a+")
         except OSError as error:
             raise disk_error(error, self._root) from error
         with file:
@@ -96,15 +97,18 @@ class Claims:
             if owner != self._owner and _OWNER.fullmatch(owner):
                 left.setdefault(owner, []).append(path)
         for owner, paths in left.items():
+            lock = self._root / "locks" / owner
+            if os.path.lexists(lock) and not is_regular(lock):
+                remove(lock)  # No process locks a link, a pipe or a folder.
             # Locked during the removal, because a new process could have the same name.
-            with (self._root / "locks" / owner).open("a") as file:
+            with open_regular(lock, "a+") as file:
                 if try_lock(file):
-                    for path in (*paths, self._root / "locks" / owner):
+                    for path in (*paths, lock):
                         remove(path)
 
 
-def try_lock(file: IO[str]) -> bool:
-    """Lock an open file without waiting; False when another process holds it."""
+def try_lock(file: IO[str] | int) -> bool:
+    """Lock an open file or descriptor without waiting; False when another process holds the lock. Raises OSError."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -115,7 +119,7 @@ def try_lock(file: IO[str]) -> bool:
 def _hold(path: Path) -> IO[str]:
     """A lock file that stays locked until this process ends."""
     while True:
-        file = path.open("w")
+        file = open_regular(path, "a+")
         # Before the lock, another process may treat the file as that of an ended process and remove it.
         if try_lock(file) and os.fstat(file.fileno()).st_nlink:
             file.write(f"{_HEADER}\n")
@@ -128,12 +132,12 @@ def _read(path: Path) -> list[str] | None:
     """The lines of a process's lock file; None when the process has ended."""
     for _ in range(20):
         try:
-            with path.open("r+") as file:
+            with open_regular(path, "r+") as file:
                 if try_lock(file):
                     return None
                 if lines := file.read().splitlines():
                     return lines
-        except FileNotFoundError:
+        except (FileNotFoundError, NotRegularError):
             return None
         time.sleep(0.05)  # The process has just started.
     return []

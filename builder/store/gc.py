@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from builder.digest import Digest
 from builder.jsontext import parse_json
+from builder.regular import read_regular
 from builder.store.blobs import remove
 from builder.store.records import read_record
 from builder.store.retention import Contents, GcReport, Item, Policy, Record, decide, digests
-from builder.store.store import Store
+from builder.store.store import SMALL, Store
 
 
 def collect(store: Store, policy: Policy, *, dry_run: bool) -> GcReport:
@@ -40,30 +43,25 @@ def collect(store: Store, policy: Policy, *, dry_run: bool) -> GcReport:
 def read_contents(store: Store) -> Contents:
     """What the store holds: records, receipts, and the times and sizes of files. Raises OSError."""
     return Contents(
-        images=tuple(_record(store, path) for path in _files(store.root / "images")),
-        layers=tuple(_record(store, path) for path in _files(store.root / "layers")),
-        blobs=tuple(_file(store, path) for path in _files(store.root / "blobs" / "sha256")),
-        unpacked=tuple(_unpacked(store, path) for path in _entries(store.unpacked)),
+        images=tuple(_record(store, path) for path in _entries(store.root / "images")),
+        layers=tuple(_record(store, path) for path in _entries(store.root / "layers")),
+        blobs=tuple(_item(store, path) for path in _entries(store.root / "blobs" / "sha256")),
+        unpacked=tuple(_item(store, path) for path in _entries(store.unpacked)),
     )
 
 
 def _record(store: Store, path: Path) -> Record:
     data = read_record(path) or {}
-    status = path.stat()
-    item = Item(str(path.relative_to(store.root)), status.st_mtime, *_sizes(status))
+    item = replace(_item(store, path), used=path.lstat().st_mtime)
     return Record(item, data, _receipt_inputs(store, data.get("receipt")))
 
 
-def _file(store: Store, path: Path) -> Item:
-    status = path.lstat()
-    # Creating a blob, or a hard link to it, sets the time of its status.
-    return Item(str(path.relative_to(store.root)), status.st_ctime, *_sizes(status))
-
-
-def _unpacked(store: Store, path: Path) -> Item:
+def _item(store: Store, path: Path) -> Item:
+    """A file, or a folder with all that is in it."""
     status = path.lstat()
     name = str(path.relative_to(store.root))
-    if not path.is_dir() or path.is_symlink():
+    # Creating a blob, or a hard link to it, sets the time of its status.
+    if not stat.S_ISDIR(status.st_mode):
         return Item(name, status.st_ctime, *_sizes(status))
     # Hard links within an unpacked image count once.
     seen: dict[tuple[int, int], int] = {}
@@ -79,7 +77,7 @@ def _receipt_inputs(store: Store, receipt: object) -> frozenset[str]:
     if not isinstance(receipt, str):
         return frozenset()
     try:
-        return digests(parse_json(store.blob(Digest(receipt)).read_bytes())["used"])
+        return digests(parse_json(read_regular(store.blob(Digest(receipt)), SMALL))["used"])
     except (OSError, ValueError, KeyError, TypeError):
         return frozenset()
 
@@ -94,12 +92,8 @@ def _remove_locks(store: Store) -> None:
     """Remove the locks of layers; without another process nobody holds one."""
     for path in (store.root / "locks").iterdir():
         if len(path.name) == 64:
-            path.unlink(missing_ok=True)
+            remove(path)
 
 
 def _entries(folder: Path) -> list[Path]:
     return sorted(folder.iterdir()) if folder.is_dir() else []
-
-
-def _files(folder: Path) -> list[Path]:
-    return [path for path in _entries(folder) if path.is_file()]

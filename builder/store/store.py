@@ -20,6 +20,7 @@ looks it up; `builder gc` keeps what a living process claims.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import tempfile
@@ -30,7 +31,8 @@ from typing import Any
 
 from builder.digest import Digest
 from builder.errors import PinError, UsageError
-from builder.store.blobs import Blobs, chunks_of, disk_error, hash_of
+from builder.regular import NotRegularError, open_regular, read_regular
+from builder.store.blobs import Blobs, chunks_of, disk_error, hash_of, remove
 from builder.store.claims import Claims, try_lock
 from builder.store.records import (
     LayerRecord,
@@ -41,6 +43,9 @@ from builder.store.records import (
     read_record,
     write_record,
 )
+
+SMALL = 64 << 20
+"""Bytes; the limit of blobs that are read in one piece: manifests, configs and receipts."""
 
 _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# This folder is the store of `builder`; it can be rebuilt.\n"
 
@@ -69,9 +74,9 @@ class Store(Blobs):
             (self.root / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
             for folder in ("tmp", "layers", "images", "locks"):
                 (self.root / folder).mkdir(exist_ok=True)
-            tag = self.root / "CACHEDIR.TAG"
-            if not tag.exists():
-                tag.write_text(_TAG)
+            # "x" creates a new file only, also where a link of this name leads to no file.
+            with contextlib.suppress(FileExistsError), (self.root / "CACHEDIR.TAG").open("x") as tag:
+                tag.write(_TAG)
         except OSError as error:
             raise disk_error(error, self.root) from error
         # A read-only store can still be read.
@@ -108,9 +113,13 @@ class Store(Blobs):
     def read(self, digest: Digest) -> bytes:
         """A small blob, verified. Raises PinError when it is absent or damaged; a damaged blob is removed."""
         try:
-            data = self.blob(digest).read_bytes()
-        except FileNotFoundError:
+            data = read_regular(self.blob(digest), SMALL)
+        except (FileNotFoundError, NotRegularError):
             raise self._absent(digest) from None
+        except OSError as error:
+            if error.errno == errno.EFBIG:
+                self.verify(digest)  # A blob that is too large to be the right one is damaged.
+            raise
         if (actual := Digest.of(data)) != digest:
             raise self._damaged(digest, actual)
         return data
@@ -119,7 +128,7 @@ class Store(Blobs):
         """Hash the whole blob. Raises PinError when it is absent or damaged; a damaged blob is removed."""
         try:
             actual = hash_of(self.blob(digest))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotRegularError):
             raise self._absent(digest) from None
         if actual != digest:
             raise self._damaged(digest, actual)
@@ -127,15 +136,18 @@ class Store(Blobs):
     def chunks(self, digest: Digest) -> Iterator[bytes]:
         """A blob in chunks of 1 MiB. Raises PinError after the last chunk of a damaged blob, which is removed."""
         found = hashlib.sha256()
-        for chunk in chunks_of(self.blob(digest)):
-            found.update(chunk)
-            yield chunk
+        try:
+            for chunk in chunks_of(self.blob(digest)):
+                found.update(chunk)
+                yield chunk
+        except (FileNotFoundError, NotRegularError):
+            raise self._absent(digest) from None
         if (actual := Digest.from_hex(found.hexdigest())) != digest:
             raise self._damaged(digest, actual)
 
     def discard(self, digest: Digest) -> None:
         """Remove a blob."""
-        self.blob(digest).unlink(missing_ok=True)
+        remove(self.blob(digest))
 
     def layer(self, key: str) -> LayerRecord | None:
         """The layer of a layer key, when its record and all its blobs are in the store; they are claimed."""
@@ -146,10 +158,10 @@ class Store(Blobs):
             return None
         self.claim(record.digest)
         try:
-            complete = self.blob(record.digest).stat().st_size == record.size and self.has(record.listing)
+            complete = self.blob(record.digest).lstat().st_size == record.size and self.has(record.listing)
         except FileNotFoundError:
             return None
-        return record if complete and self.has(record.receipt) else None
+        return record if complete and self.has(record.digest) and self.has(record.receipt) else None
 
     def record_layer(self, key: str, record: LayerRecord) -> None:
         """Write the record of a layer key. Raises EngineError."""
@@ -176,7 +188,7 @@ class Store(Blobs):
         waiting: called every 0.05 s while another process holds the lock; it may raise.
         """
         try:
-            file = (self.root / "locks" / checked_key(key)).open("w")
+            file = open_regular(self.root / "locks" / checked_key(key), "a+")
         except OSError as error:
             raise disk_error(error, self.root) from error
         with file:

@@ -19,7 +19,8 @@ from builder.project import Project
 from builder.registry.client import Registry
 from builder.registry.push import push_image
 from builder.registry.referrers import attach
-from builder.smoke.results import MEDIA_TYPE, read_results, results_folder, results_path
+from builder.regular import read_regular
+from builder.smoke.results import LIMIT, MEDIA_TYPE, read_results, results_folder, results_path
 from builder.store.store import Store
 
 
@@ -57,7 +58,7 @@ def _results(store: Store, digest: Digest, recipe: str) -> bytes:
         raise UsageError(
             f"there are no results of {digest}", id="results-missing", next=f"builder test --recipe {recipe}"
         )
-    return results_path(folder, digest).read_bytes()
+    return read_regular(results_path(folder, digest), LIMIT)
 
 
 def _attach(target: Reference, image: Image, results: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from builder.errors import InvalidError, NetworkError, UsageError
 from builder.jsontext import first_problem, parse_json
 from builder.oci.assemble import SomeConfig
 from builder.oci.manifest import MANIFEST_LIMIT, Manifest, parse_manifest
+from builder.regular import NotRegularError, open_regular, read_regular
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class LayerBlob:
 
     def open(self) -> BinaryIO:
         """The blob as a stream."""
-        return self.remote() if self.remote is not None else self.path.open("rb", buffering=0)
+        return self.remote() if self.remote is not None else open_regular(self.path, follow=True)
 
 
 @dataclass(frozen=True)
@@ -171,14 +173,14 @@ def _manifest(path: Path, digest: Digest | None = None) -> Manifest:
 def _read(path: Path, digest: Digest | None) -> bytes:
     """The bytes of a small file. The folder is not trusted: the path may be a pipe or an endless device."""
     try:
-        if not path.is_file():
-            raise InvalidError(f"there is no file {digest or path.name}", id="blob-missing", where=str(path))
-        with path.open("rb") as file:
-            data = file.read(MANIFEST_LIMIT + 1)
+        data = read_regular(path, MANIFEST_LIMIT, follow=True)
+    except (FileNotFoundError, NotADirectoryError, NotRegularError):
+        raise InvalidError(f"there is no file {digest or path.name}", id="blob-missing", where=str(path)) from None
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            what = f"longer than {MANIFEST_LIMIT} bytes"
+            raise InvalidError(what, id="manifest-too-large", where=str(path)) from None
         raise InvalidError(f"cannot be read: {error.strerror}", id="blob-unreadable", where=str(path)) from None
-    if len(data) > MANIFEST_LIMIT:
-        raise InvalidError(f"longer than {MANIFEST_LIMIT} bytes", id="manifest-too-large", where=str(path))
     if digest and Digest.of(data) != digest:
         raise InvalidError(f"{digest} is damaged", id="blob-damaged", where=str(path))
     return data

@@ -234,7 +234,7 @@ def test_a_second_writer_is_refused_and_partial_files_of_an_interrupted_one_are_
     plan, backend = make_plan(), bench.backend()
     with backend.writing():
         (backend.tmp / "1.abcdef01-left").write_bytes(b"half")
-        with fails(EngineError, "mirror-locked"):
+        with fails(EngineError, "layout-locked"):
             bench.fill(plan)
         backend.tmp.rename(bench.folder / "kept")
     (bench.folder / "kept").rename(backend.tmp)

@@ -1,0 +1,93 @@
+"""A store that holds links, pipes and folders in place of files: nothing waits, nothing outside is written."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from builder.digest import Digest
+from builder.errors import BuilderError, EngineError
+from builder.smoke.results import read_results, results_folder
+from builder.store.gc import collect
+from builder.store.retention import Policy
+from builder.store.store import Store
+from tests.support.errors import fails
+from tests.support.hostile import KINDS, Outside, limit
+from tests.support.storefiles import KEY, record
+
+BLOB = Digest.of(b"layer")
+ENDED = "1.0123abcd"
+"""The name of a process that ended."""
+
+
+def build(root: Path) -> None:
+    with Store(root).exclusive(KEY):
+        pass
+
+
+def put(root: Path) -> None:
+    assert Store(root).put(b"layer") == BLOB
+    assert Store(root).read(BLOB) == b"layer"
+
+
+def write(root: Path) -> None:
+    Store(root).record_image(KEY, {})
+    assert Store(root).image(KEY) == {}
+
+
+USES: tuple[Callable[[Path], object], ...] = (
+    build,
+    put,
+    write,
+    lambda root: Store(root).layer(KEY),
+    lambda root: Store(root).image(KEY),
+    lambda root: Store(root).read(BLOB),
+    lambda root: Store(root).verify(BLOB),
+    lambda root: list(Store(root).chunks(BLOB)),
+    lambda root: collect(Store(root), Policy(older_than=0), dry_run=False),
+    lambda root: read_results(results_folder(root), BLOB),
+)
+
+
+PLACES = (
+    "CACHEDIR.TAG",
+    "locks/gc",
+    f"locks/{KEY}",
+    f"locks/{ENDED}",
+    f"tmp/{ENDED}-x",
+    f"layers/{KEY}.json",
+    f"images/{KEY}.json",
+    f"results/{BLOB.tag}.json",
+    BLOB.path,
+    Digest.of(b"listing").path,
+    Digest.of(b"receipt").path,
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("place", PLACES)
+def test_nothing_waits_and_nothing_outside_is_written(tmp_path: Path, place: str, kind: str) -> None:
+    root, outside = tmp_path / "store", Outside(tmp_path)
+    for use in USES:
+        shutil.rmtree(root, ignore_errors=True)
+        store = Store(root)
+        store.record_layer(KEY, record(store))
+        store.record_image(KEY, {"digest": BLOB})
+        (root / "results").mkdir()
+        outside.put(kind, root / place)
+        with limit(), suppress(BuilderError):
+            use(root)
+        outside.assert_unchanged()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_error_of_a_lock_names_the_file(tmp_path: Path, kind: str) -> None:
+    store = Store(tmp_path / "store")
+    Outside(tmp_path).put(kind, store.root / "locks" / KEY)
+    with limit(), fails(EngineError, "store-file-not-regular") as caught, store.exclusive(KEY):
+        pass
+    assert caught.value.where == str(store.root / "locks" / KEY)
