@@ -8,35 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from builder.digest import Digest
 from builder.errors import EngineError, PinError, UsageError
-from builder.oci.assemble import Image, ImageLayer
+from builder.oci.assemble import ImageLayer
 from builder.oci.layout import write_layout
 from builder.store.store import Store
 from tests.support.errors import fails
-
-
-def digest(data: bytes) -> str:
-    return Digest.of(data)
-
-
-def image(store: Store, *layers: bytes, base: tuple[bytes, ...] = (), config: str = "x") -> Image:
-    """An image of these layers, those of the store put there."""
-    made = [ImageLayer(digest(data), len(data), "kind", digest(data), of_base=True) for data in base]
-    made += [ImageLayer(store.put(data), len(data), "kind", digest(data), of_base=False) for data in layers]
-    text = json.dumps({"os": "linux", "architecture": "arm64", "config": config}).encode()
-    manifest = json.dumps({"layers": [layer.digest for layer in made], "config": digest(text)}).encode()
-    return Image(digest(manifest), manifest, text, digest(text), tuple(made), None)
-
-
-def names(folder: Path) -> dict[str, str]:
-    index = json.loads((folder / "index.json").read_text())
-    key = "org.opencontainers.image.ref.name"
-    return {entry["annotations"][key]: entry["digest"] for entry in index["manifests"]}
-
-
-def blobs(folder: Path) -> dict[str, bytes]:
-    return {Digest.from_hex(path.name): path.read_bytes() for path in (folder / "blobs/sha256").iterdir()}
+from tests.support.layouts import blobs, digest, image, names
 
 
 def test_a_layout_holds_every_blob_under_its_hash(store: Store, tmp_path: Path) -> None:

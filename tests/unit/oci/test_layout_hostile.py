@@ -14,7 +14,7 @@ from builder.oci.layout import locked, write_layout
 from builder.store.store import Store
 from tests.support.errors import fails
 from tests.support.hostile import KINDS, Outside, killed_at, limit
-from tests.unit.oci.test_layout import blobs, digest, image, names
+from tests.support.layouts import blobs, digest, image, names
 
 
 def theirs(layer: ImageLayer) -> Iterator[bytes]:
