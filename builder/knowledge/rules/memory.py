@@ -8,30 +8,30 @@ from builder.knowledge.subject import Found, Problem, Subject, option_problem
 
 @rule(
     "GB10-002",
-    "CUDA graphs stay on",
+    "CUDA graphs are enabled",
     severity="error",
     scope="every recipe",
     why="Without CUDA graphs decoding is about 55 % slower: 26 instead of 59 tok/s.",
-    fix="leave out --enforce-eager, cudagraph_mode NONE and -O0, or override with the measurement",
+    fix="remove --enforce-eager, cudagraph_mode NONE and -O0, or override the rule and state the measurement",
     source="sm121-rules",
 )
 def cuda_graphs(s: Subject) -> Found:
     if s.flag("enforce-eager") == "true":
-        yield option_problem("enforce-eager", "--enforce-eager switches CUDA graphs off")
+        yield option_problem("enforce-eager", "--enforce-eager disables CUDA graphs")
     if s.flag("optimization-level") in ("0", "o0"):
-        yield option_problem("optimization-level", "--optimization-level 0 switches CUDA graphs off")
+        yield option_problem("optimization-level", "--optimization-level 0 disables CUDA graphs")
     compilation = s.flags.get("compilation-config")
     if isinstance(compilation, dict) and str(compilation.get("cudagraph_mode", "")).upper() == "NONE":
-        yield option_problem("compilation-config", "cudagraph_mode NONE switches CUDA graphs off")
+        yield option_problem("compilation-config", "cudagraph_mode NONE disables CUDA graphs")
 
 
 @rule(
     "GB10-003",
-    "At most 0.90 of memory for vLLM",
+    "vLLM uses at most 0.90 of the memory",
     severity="error",
     scope="every recipe",
-    why="CPU and GPU share the memory: above 0.90 comes out-of-memory or Xid 43 under load.",
-    fix="--gpu-memory-utilization 0.85, or lower",
+    why="CPU and GPU share the memory: above 0.90, out-of-memory errors or Xid 43 occur under load.",
+    fix="set --gpu-memory-utilization to 0.85 or lower",
     source="sm121-rules",
 )
 def memory_limit(s: Subject) -> Found:
@@ -42,11 +42,11 @@ def memory_limit(s: Subject) -> Found:
 
 @rule(
     "GB10-004",
-    "0.85 to 0.87 of memory on one Spark, 0.80 to 0.82 on two",
+    "vLLM uses 0.85 to 0.87 of the memory on one Spark, 0.80 to 0.82 on two",
     severity="warning",
-    scope="every recipe that stays below 0.90",
-    why="Page cache, operating system and neighbours need the rest; two nodes saw Xid 43 above 0.82.",
-    fix="--gpu-memory-utilization 0.85; 0.80 on two nodes",
+    scope="every recipe that sets at most 0.90 or no value",
+    why="The page cache, the operating system and other programs need the rest; two nodes had Xid 43 above 0.82.",
+    fix="set --gpu-memory-utilization to 0.85, on two nodes to 0.80",
     source="sm121-rules; dual-spark-minimax-m2.7; gb10-native-installer fix 7",
 )
 def memory_advice(s: Subject) -> Found:
@@ -55,15 +55,15 @@ def memory_advice(s: Subject) -> Found:
     if share is None and "gpu-memory-utilization" in s.flags:
         yield option_problem("gpu-memory-utilization", "--gpu-memory-utilization is not a number")
     elif share is None:
-        yield Problem("--gpu-memory-utilization is not set; vLLM's own default is 0.90 or more", ("serve", "flags"))
+        yield Problem("--gpu-memory-utilization is not set; vLLM's default is 0.90 or more", ("serve", "flags"))
     elif limit < share <= 0.90:
         yield option_problem(
-            "gpu-memory-utilization", f"--gpu-memory-utilization {share:g} is above the advised {limit:g}"
+            "gpu-memory-utilization", f"--gpu-memory-utilization {share:g} is above the recommended {limit:g}"
         )
 
 
 def _sequences(s: Subject) -> int:
-    """How many requests at once are advised; more than four where the model's makers measured or validated more."""
+    """The recommended number of concurrent requests: 4, or more where the model's vendor measured or validated more."""
     if s.family("qwen3.5-27b") and s.dflash:
         return 16
     return 8 if s.family("nemotron-nano", "nemotron-omni") else 4
@@ -71,11 +71,11 @@ def _sequences(s: Subject) -> int:
 
 @rule(
     "GB10-012",
-    "Few requests at once",
+    "Few concurrent requests",
     severity="warning",
-    scope="one Spark: 4; Nemotron Nano and Omni 8, Qwen3.5-27B with DFlash 16; unset warns everywhere",
-    why="Decoding is bound by memory bandwidth: more requests at once slow every one of them.",
-    fix="--max-num-seqs 4; a throughput profile overrides this rule",
+    scope="on one Spark at most 4; Nemotron Nano and Omni 8, Qwen3.5-27B with DFlash 16; without a value always",
+    why="Memory bandwidth limits decoding: more concurrent requests slow down each of them.",
+    fix="set --max-num-seqs to 4; a profile for throughput overrides this rule",
     source="spark-vllm-guide section 8; vllm-on-dgx-spark",
 )
 def few_sequences(s: Subject) -> Found:
@@ -83,18 +83,18 @@ def few_sequences(s: Subject) -> Found:
     if count is None and "max-num-seqs" in s.flags:
         yield option_problem("max-num-seqs", "--max-num-seqs is not a number")
     elif count is None:
-        yield Problem("--max-num-seqs is not set; vLLM's own default is in the hundreds", ("serve", "flags"))
+        yield Problem("--max-num-seqs is not set; vLLM's default is several hundred", ("serve", "flags"))
     elif s.recipe.nodes == 1 and count > limit:
         yield option_problem("max-num-seqs", f"--max-num-seqs {count:g} is above {limit}")
 
 
 @rule(
     "GB10-023",
-    "Two nodes: host network, Ray, and interfaces named at run time",
+    "Two nodes: host network, Ray, and network interfaces that are set at run time",
     severity="error",
-    scope="recipes for two nodes; names of interfaces and addresses in any recipe",
-    why="Without them NCCL hangs silently or is 10 to 20 times slower; interface names differ per machine.",
-    fix="run.network host, layers ray and cluster; no *_IFNAME or NCCL_IB_HCA in the recipe: `builder run` sets them",
+    scope="recipes for two nodes; names of network interfaces and addresses in every recipe",
+    why="With other settings NCCL hangs silently or is 10 to 20 times slower. Interface names differ between machines.",
+    fix="set run.network: host, add layers ray and cluster, remove *_IFNAME and NCCL_IB_HCA (`builder run` sets them)",
     source="sm121-rules; gb10-native-installer fixes 3 and 4; spark-vllm-guide section 13",
 )
 def two_nodes(s: Subject) -> Found:
@@ -102,7 +102,7 @@ def two_nodes(s: Subject) -> Found:
     for name in per_node:
         for part, values in (("env", s.recipe.env), ("run", s.recipe.run.env)):
             if name in values:
-                yield Problem(f"{name} differs per machine and must not be in a recipe", (part, name))
+                yield Problem(f"{name} differs between machines and must not be in a recipe", (part, name))
     if s.recipe.nodes != 2:
         return
     if s.recipe.run.network != "host":

@@ -1,4 +1,4 @@
-"""Rules about kernels, number formats and parsers for kinds of models."""
+"""Rules about kernels, number formats and parsers for certain models."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from builder.knowledge.subject import Found, Problem, Subject, option_problem
     "MoE models with FP4 weights use Marlin kernels",
     severity="error",
     scope="MoE with NVFP4 or MXFP4 weights",
-    why="CUTLASS FP4 gives garbage on sm_121 without an error.",
-    fix="--moe-backend marlin",
+    why="CUTLASS FP4 kernels give wrong output on sm_121, without an error.",
+    fix="set --moe-backend to marlin",
     source="sm121-rules; spark-vllm-guide section 6",
 )
 def moe_marlin(s: Subject) -> Found:
@@ -24,25 +24,25 @@ def moe_marlin(s: Subject) -> Found:
 
 @rule(
     "GB10-005",
-    "No forced FlashInfer attention for Qwen3.6-35B",
+    "Qwen3.6-35B without forced FlashInfer attention",
     severity="error",
     scope="Qwen3.6-35B; Qwen3-Coder-Next forces it on purpose",
-    why="The model mixes kinds of layers; one backend for all crashed at init_device. Newer builds are worth a test.",
-    fix="leave out --attention-backend",
+    why="The model has several kinds of layers; one forced backend crashes at init_device. Newer builds may differ.",
+    fix="remove --attention-backend",
     source="spark-vllm-guide section 7.1.1",
 )
 def no_flashinfer(s: Subject) -> Found:
     if s.family("qwen3.6-35b") and s.flag("attention-backend") == "flashinfer":
-        yield option_problem("attention-backend", "--attention-backend FLASHINFER is forced on a hybrid model")
+        yield option_problem("attention-backend", "--attention-backend FLASHINFER forces one backend on a hybrid model")
 
 
 @rule(
     "GB10-006",
-    "TRITON_ATTN on NGC 26.04 and for DFlash targets",
+    "TRITON_ATTN on NGC 26.04 and with DFlash",
     severity="error",
-    scope="every recipe on NGC 26.04; every recipe that speculates with DFlash",
-    why="FlashInfer is inaccurate with FP8 there; FLASH_ATTN and FlashInfer crash with DFlash on sm_121.",
-    fix="--attention-backend TRITON_ATTN",
+    scope="every recipe on NGC 26.04; every recipe with DFlash",
+    why="On NGC 26.04 FlashInfer is inaccurate with FP8. With DFlash FLASH_ATTN and FlashInfer crash on sm_121.",
+    fix="set --attention-backend to TRITON_ATTN",
     source="sm121-rules; spark-vllm-guide sections 14.5 and 14.7",
 )
 def triton_attention(s: Subject) -> Found:
@@ -56,11 +56,11 @@ _MODELOPT = ("qwen3.6-35b", "gemma4-31b", "gemma4-26b")
 
 @rule(
     "GB10-008",
-    "--quantization modelopt for the checkpoints that need it, and for no others",
+    "--quantization modelopt only for checkpoints that need it",
     severity="error",
-    scope="ModelOpt NVFP4 of Qwen3.6-35B, Gemma-4-31B and -26B has it; Nemotron, and what is not ModelOpt, has not",
-    why="The wrong choice is a common first-run failure; newer vLLM finds the format itself.",
-    fix="--quantization modelopt, or none for compressed-tensors and Nemotron",
+    scope="set for ModelOpt NVFP4 of Qwen3.6-35B, Gemma-4-31B and -26B; not set for Nemotron and other formats",
+    why="A wrong value is a common failure of the first start. Newer vLLM versions detect the format.",
+    fix="set --quantization to modelopt; remove it for compressed-tensors and Nemotron",
     source="spark-vllm-guide section 6; vllm-on-dgx-spark",
 )
 def modelopt(s: Subject) -> Found:
@@ -73,7 +73,7 @@ def modelopt(s: Subject) -> Found:
 
 
 def _no_modelopt(s: Subject) -> bool:
-    """Nemotron's is detected, and another's is not ModelOpt's. Other ModelOpt checkpoints may have it."""
+    """Whether --quantization modelopt is wrong: for Nemotron, and for checkpoints that ModelOpt did not write."""
     return (s.model_family or "").startswith("nemotron") or s.model.checkpoint != "modelopt"
 
 
@@ -81,9 +81,9 @@ def _no_modelopt(s: Subject) -> bool:
     "GB10-009",
     "--quantization mxfp4 for gpt-oss only",
     severity="error",
-    scope="gpt-oss checkpoints; on NGC gptq_marlin for GPTQ-Int4 and fp8 for FP8 checkpoints of the models' makers",
-    why="The loader handles gpt-oss's own format only; others end in an IndexError. Nothing converts BF16 to MXFP4.",
-    fix="leave it out, or --quantization gptq_marlin or fp8 on NGC",
+    scope="gpt-oss checkpoints; on NGC also gptq_marlin for GPTQ-Int4 and fp8 for FP8 checkpoints of the model vendors",
+    why="The loader reads only the format of gpt-oss; others give an IndexError. vLLM does not convert BF16 to MXFP4.",
+    fix="remove --quantization; on NGC set it to gptq_marlin or fp8",
     source="sm121-rules",
 )
 def mxfp4(s: Subject) -> Found:
@@ -102,11 +102,11 @@ def mxfp4(s: Subject) -> Found:
 
 @rule(
     "GB10-010",
-    "No FP8 KV cache where it makes the model loop",
+    "No FP8 KV cache for models that then repeat output",
     severity="error",
     scope="DFlash and Qwen3.5: never; Nemotron Omni and Super: only when memory requires",
-    why="Output repeats itself; with DFlash the cache must be BF16. Other models are built for it.",
-    fix="leave out --kv-cache-dtype",
+    why="Output repeats; DFlash needs a BF16 cache. Other models are made for an FP8 cache.",
+    fix="remove --kv-cache-dtype",
     source="spark-vllm-guide sections 8 and 14.7; vllm-on-dgx-spark",
 )
 def no_fp8_cache(s: Subject) -> Found:
@@ -115,20 +115,20 @@ def no_fp8_cache(s: Subject) -> Found:
     if s.dflash:
         yield option_problem("kv-cache-dtype", "DFlash needs a BF16 KV cache")
     elif (s.model_family or "").startswith("qwen3.5"):
-        yield option_problem("kv-cache-dtype", "Qwen3.5 repeats itself with an FP8 KV cache")
+        yield option_problem("kv-cache-dtype", "Qwen3.5 repeats output with an FP8 KV cache")
     elif s.family("nemotron-omni", "nemotron-super"):
         yield option_problem(
-            "kv-cache-dtype", "an FP8 KV cache is for when memory requires it, after a check of quality"
+            "kv-cache-dtype", "use an FP8 KV cache only when memory requires it, after a check of quality"
         )
 
 
 @rule(
     "GB10-011",
-    "No checkpoint with an FP8 KV cache of Laguna",
+    "No Laguna checkpoint with an FP8 KV cache",
     severity="error",
     scope="Laguna in FP8 or INT4",
-    why="FP8-KV checkpoints give scrambled output on GPUs other than Hopper.",
-    fix="the BF16 checkpoint, poolside/Laguna-XS.2",
+    why="Checkpoints with an FP8 KV cache give scrambled output on GPUs other than Hopper.",
+    fix="use the BF16 checkpoint, poolside/Laguna-XS.2",
     source="spark-vllm-guide section 14.7",
 )
 def no_fp8_checkpoint(s: Subject) -> Found:
@@ -138,11 +138,11 @@ def no_fp8_checkpoint(s: Subject) -> Found:
 
 @rule(
     "GB10-013",
-    "Tools need the switch and a parser",
+    "Tool calls need --enable-auto-tool-choice and a parser",
     severity="error",
-    scope="recipes that promise tools",
-    why='A request with tool_choice "auto" is otherwise an HTTP 400, while everything else works.',
-    fix="--enable-auto-tool-choice --tool-call-parser NAME; Nemotron uses qwen3_coder",
+    scope="recipes whose model has tools, or that set one of the two options",
+    why='Otherwise a request with tool_choice "auto" gets HTTP 400, while all other requests work.',
+    fix="set --enable-auto-tool-choice and --tool-call-parser NAME (qwen3_coder for Nemotron)",
     source="spark-vllm-guide section 7.1.1",
 )
 def tools(s: Subject) -> Found:
@@ -150,18 +150,18 @@ def tools(s: Subject) -> Found:
     if switch and not parser:
         yield option_problem("enable-auto-tool-choice", "--enable-auto-tool-choice needs --tool-call-parser")
     elif parser and not switch:
-        yield option_problem("tool-call-parser", "--tool-call-parser does nothing without --enable-auto-tool-choice")
+        yield option_problem("tool-call-parser", "--tool-call-parser has no effect without --enable-auto-tool-choice")
     elif s.model.tools and not switch:
-        yield Problem("the model has tools, the serving command none", ("serve", "flags"))
+        yield Problem("the model has tools, but --enable-auto-tool-choice is not set", ("serve", "flags"))
 
 
 @rule(
     "GB10-014",
-    "Chunked prefill of Mamba-2 MoE models",
+    "No explicit chunked prefill for Mamba-2 MoE models",
     severity="warning",
     scope="MoE with Mamba layers (Nemotron)",
-    why="Reported 9 times slower with it; it is on by default, and hybrid prefix caching needs it.",
-    fix="leave it to the default, or the profile no-chunked-prefill, which also switches prefix caching off",
+    why="Users reported a 9 times lower speed. It is enabled by default, and hybrid prefix caching needs it.",
+    fix="remove --enable-chunked-prefill, or use the profile no-chunked-prefill, which also disables prefix caching",
     source="spark-vllm-guide section 12; gb10 [W]",
 )
 def chunked_prefill(s: Subject) -> Found:
@@ -169,9 +169,9 @@ def chunked_prefill(s: Subject) -> Found:
         return
     given = s.flag("enable-chunked-prefill")
     if given == "true":
-        yield option_problem("enable-chunked-prefill", "--enable-chunked-prefill is asked for on a Mamba-2 MoE model")
+        yield option_problem("enable-chunked-prefill", "--enable-chunked-prefill is set for a Mamba-2 MoE model")
     if given == "false" and s.flag("enable-prefix-caching") != "false":
-        yield option_problem("enable-chunked-prefill", "hybrid prefix caching needs chunked prefill: switch both off")
+        yield option_problem("enable-chunked-prefill", "hybrid prefix caching needs chunked prefill: disable both")
 
 
 @rule(
@@ -179,8 +179,8 @@ def chunked_prefill(s: Subject) -> Found:
     "No MIXED_PRECISION checkpoints on NGC 26.02",
     severity="error",
     scope="NGC 26.02",
-    why="It refuses checkpoints that mix FP8 and NVFP4.",
-    fix="NGC 26.04 or newer",
+    why="NGC 26.02 refuses checkpoints that mix FP8 and NVFP4.",
+    fix="use NGC 26.04 or newer",
     source="spark-vllm-guide section 6",
 )
 def mixed_precision(s: Subject) -> Found:
@@ -193,14 +193,14 @@ def mixed_precision(s: Subject) -> Found:
     "Transformers 5 for Qwen3.5-122B NVFP4",
     severity="error",
     scope="Qwen3.5-122B with NVFP4 weights",
-    why="Its configuration class is not in Transformers 4; vLLM 0.18.1 does not allow 5.",
-    fix="a base with vLLM 0.20 or newer",
+    why="Transformers 4 lacks the configuration class of this model; vLLM 0.18.1 does not allow Transformers 5.",
+    fix="use a base with vLLM 0.20 or newer",
     source="spark-vllm-guide section 7.1.4",
 )
 def transformers5(s: Subject) -> Found:
     if not (s.family("qwen3.5-122b") and s.weights == "nvfp4" and s.vllm is not None):
         return
-    # Before 0.18.1 there is no table, and no vLLM that allows 5.
+    # There are no tables before 0.18.1, and no version before it allows Transformers 5.
     older = "<5" if s.vllm < Version("0.18.1") else ""
     wanted = s.table.libraries.get("transformers", "") if s.table else older
     if "<5" in wanted.split(","):
@@ -211,29 +211,29 @@ def transformers5(s: Subject) -> Found:
     "GB10-030",
     "Marlin with atomic adds",
     severity="error",
-    scope="recipes with quantised weights",
-    why="Without VLLM_MARLIN_USE_ATOMIC_ADD=1 a race in the kernel gives wrong results on sm_121.",
-    fix="the layer marlin",
+    scope="recipes with quantized weights",
+    why="Without VLLM_MARLIN_USE_ATOMIC_ADD=1 a race condition in the kernel gives wrong results on sm_121.",
+    fix="add the layer marlin",
     source="sm121-rules",
 )
 def atomic_add(s: Subject) -> Found:
-    quantised = s.weights in ("nvfp4", "mxfp4", "fp8", "int4")
-    if quantised and s.env.get("VLLM_MARLIN_USE_ATOMIC_ADD") != "1":
-        yield Problem("VLLM_MARLIN_USE_ATOMIC_ADD is not 1: the layer marlin sets it", ("layers",))
+    quantized = s.weights in ("nvfp4", "mxfp4", "fp8", "int4")
+    if quantized and s.env.get("VLLM_MARLIN_USE_ATOMIC_ADD") != "1":
+        yield Problem("VLLM_MARLIN_USE_ATOMIC_ADD is not 1; the layer marlin sets it", ("layers",))
 
 
 @rule(
     "GB10-031",
-    "FlashInfer's FP4 MoE kernels off, up to vLLM 0.23",
+    "FlashInfer's FP4 MoE kernels are disabled up to vLLM 0.23",
     severity="error",
-    scope="MoE with FP4 weights whose base has the variable, or has no option table; Nemotron Nano overrides",
-    why="MoE layers can otherwise take the CUTLASS FP4 path, which gives garbage.",
-    fix="the layer marlin without flashinfer_moe_fp4",
+    scope="MoE with FP4 weights on bases that have the variable or no option table; Nemotron Nano overrides the rule",
+    why="Otherwise MoE layers can use CUTLASS FP4 kernels, which give wrong output.",
+    fix="use the layer marlin without its parameter flashinfer_moe_fp4",
     source="sm121-rules",
 )
 def flashinfer_fp4(s: Subject) -> Found:
     name = "VLLM_USE_FLASHINFER_MOE_FP4"
-    # Without the layer marlin both variables are missing: GB10-030 says so.
+    # Without the layer marlin both variables are missing: GB10-030 reports that.
     if not s.fp4_moe or s.env.get("VLLM_MARLIN_USE_ATOMIC_ADD") != "1" or (s.table and name not in s.table.env):
         return
     if s.env.get(name) != "0":
@@ -246,7 +246,7 @@ def flashinfer_fp4(s: Subject) -> Found:
     severity="error",
     scope="Gemma-4-26B",
     why="Tensor parallelism does not work for this model; expert parallelism does.",
-    fix="--tensor-parallel-size 1",
+    fix="set --tensor-parallel-size to 1",
     source="spark-vllm-guide section 7.2.2",
 )
 def gemma_tp1(s: Subject) -> Found:
@@ -258,9 +258,9 @@ def gemma_tp1(s: Subject) -> Found:
     "GB10-035",
     "Triton's FP8 kernels for Qwen3.5-122B FP8",
     severity="warning",
-    scope="Qwen3.5-122B in FP8 (crashes); Qwen3-Coder-Next runs FP8 cleanly and has a profile",
+    scope="Qwen3.5-122B in FP8, which crashes; Qwen3-Coder-Next runs in FP8 without it and has a profile",
     why="Stock CUTLASS FP8 kernels are compiled for sm_120 and crash in cutlass_scaled_mm.",
-    fix="the layer cutlass-fp8",
+    fix="add the layer cutlass-fp8",
     source="gb10-native-installer fix 5; spark-vllm-guide section 7.1.3",
 )
 def fp8_kernels(s: Subject) -> Found:
@@ -273,8 +273,8 @@ def fp8_kernels(s: Subject) -> Found:
     "Expert parallelism needs experts",
     severity="error",
     scope="models without experts",
-    why="vLLM refuses to start: the number of experts must be greater than 0.",
-    fix="leave out --enable-expert-parallel",
+    why="vLLM does not start, because the number of experts must be greater than 0.",
+    fix="remove --enable-expert-parallel",
     source="gb10 [W]; dual-spark-minimax-m2.7",
 )
 def experts(s: Subject) -> Found:

@@ -1,4 +1,4 @@
-"""Rules about variables, options and values that the base's vLLM must know."""
+"""Rules about environment variables, options and values that the vLLM version of the base must have."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from builder.knowledge.table import Table
 
 @rule(
     "GB10-020",
-    "Only variables that the base's vLLM reads",
+    "Only environment variables that the vLLM version reads",
     severity="error",
-    scope="VLLM_* of layers, recipe and run, on bases with an option table; TRITON_PTXAS_PATH from Triton 3.6 on",
-    why="vLLM logs `Unknown vLLM environment variable` and does nothing; Triton 3.6 calls another ptxas for this GPU.",
-    fix="leave it out; backends are options since 0.24 (--moe-backend, --linear-backend)",
+    scope="VLLM_* in layers, `env` and `run.env`, on bases with an option table; TRITON_PTXAS_PATH from Triton 3.6 on",
+    why="vLLM logs `Unknown vLLM environment variable` and ignores it; Triton 3.6 calls another ptxas for this GPU.",
+    fix="remove the variable; since 0.24 options select backends (--moe-backend, --linear-backend)",
     source="option tables",
 )
 def known_variables(s: Subject) -> Found:
     ptxas = "TRITON_PTXAS_PATH"
     if s.base.triton and Version(s.base.triton) >= Version("3.6") and ptxas in {**s.recipe.env, **s.recipe.run.env}:
-        message = f"Triton {s.base.triton} does not use {ptxas} for this GPU, but TRITON_PTXAS_BLACKWELL_PATH"
+        message = f"Triton {s.base.triton} ignores {ptxas} for this GPU and uses TRITON_PTXAS_BLACKWELL_PATH"
         yield Problem(message, _set_by(s, ptxas))
     if s.table is None:
         return
@@ -42,11 +42,11 @@ def _set_by(s: Subject, name: str) -> tuple[str, ...]:
 
 @rule(
     "GB10-021",
-    "Only options and values that the base's vLLM has",
+    "Only options and values that the vLLM version has",
     severity="error",
     scope="the serving command, on bases with an option table",
-    why="The server refuses to start, or the option does something else.",
-    fix="the closest one that the version has",
+    why="The server does not start, or the option has another meaning.",
+    fix="use the closest option or value of that version",
     source="option tables",
 )
 def known_options(s: Subject) -> Found:
@@ -64,7 +64,7 @@ def known_options(s: Subject) -> Found:
             yield option_problem(name, f"--{name} {value} is not JSON: write it as a mapping")
         elif isinstance(value, str) and not _plugged(s, name) and not table.accepts(name, value):
             yield option_problem(
-                name, f"vLLM {table.vllm}: --{name} does not take {value}{_close(value, table.choices[name])}"
+                name, f"vLLM {table.vllm}: --{name} does not accept {value}{_close(value, table.choices[name])}"
             )
         elif isinstance(value, bool) and table.flags.get(name) == "value":
             yield option_problem(name, f"vLLM {table.vllm}: --{name} needs a value")
@@ -95,23 +95,24 @@ def _speculation(s: Subject, table: Table) -> Found:
 
 
 def _plugged(s: Subject, name: str) -> bool:
-    """Whether the names an option takes may come from a plugin."""
+    """Whether a plugin may add values of this option."""
     plugins = {"reasoning-parser": "reasoning-parser-plugin", "tool-call-parser": "tool-parser-plugin"}
     return plugins.get(name) in s.flags
 
 
 @rule(
     "GB10-022",
-    "A base whose vLLM has no option table",
+    "The vLLM version has no option table",
     severity="note",
-    scope="bases below 0.18.1, nightlies, and those whose version is not known",
-    why="Its variables and options are not checked; that is said instead of passing them.",
-    fix="builder lock --update vllm==VERSION, once the version is known",
+    scope="bases with vLLM before 0.18.1, with a nightly build, or with an unknown version",
+    why="Environment variables and options cannot be checked: this note replaces a silent pass.",
+    fix="run `builder lock --update vllm==VERSION` once the version is known",
     source="option tables",
 )
 def no_table(s: Subject) -> Found:
     if s.table is None:
-        yield Problem(f"options are not checked: no table for vLLM {s.base.vllm or 'of unknown version'}", ("base",))
+        version = f"vLLM {s.base.vllm}" if s.base.vllm else "an unknown version of vLLM"
+        yield Problem(f"options are not checked: there is no option table for {version}", ("base",))
 
 
 def _close(word: str, known: Iterable[str]) -> str:
