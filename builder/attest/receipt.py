@@ -93,6 +93,16 @@ def receipt(layer: PlannedLayer, digest: Digest, used: Iterable[Used]) -> bytes:
     return canonical({"layer": layer.id, "key": layer.key, "digest": digest, "used": [asdict(item) for item in used]})
 
 
+def is_receipt_of(data: bytes, key: str, digest: Digest) -> bool:
+    """Whether this is a readable receipt of the layer of this key, and of this blob."""
+    try:
+        used_of(data)
+        found = parse_json(data)
+        return (found["key"], found["digest"]) == (key, digest)
+    except (PinError, KeyError):
+        return False
+
+
 def used_of(data: bytes) -> tuple[Used, ...]:
     """The inputs in a receipt. Raises PinError when the receipt is not readable."""
     try:

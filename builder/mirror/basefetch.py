@@ -113,4 +113,9 @@ def with_hermetic_hint(error: NetworkError, plan: Plan) -> NetworkError:
 
 
 def _from_store(store: Store, digest: Digest) -> bytes | None:
-    return store.read(digest) if store.has(digest) else None
+    """The blob, claimed; None when it is absent or damaged."""
+    store.claim(digest)
+    try:
+        return store.read(digest)
+    except PinError:
+        return None

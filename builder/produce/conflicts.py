@@ -20,24 +20,25 @@ def check_conflicts(plan: Plan, records: Mapping[str, LayerRecord], store: Store
         if layer.producer == "config":
             continue
         allowed = {path.strip("/") for path in layer.replaces}
-        with store.blob(records[layer.id].listing).open("rb") as file:
-            for line in file:
-                path, kind, *_ = json.loads(line)
-                if kind == "dir":
-                    folders.setdefault(path, layer.id)
-                if path in owners if kind == "dir" else path in folders:
-                    raise InvalidError(
-                        f"/{path} is a folder in layer {folders[path]}, but not in layer {owners.get(path, layer.id)}",
-                        id="layer-folder-conflict",
-                        where=f"dockerfiles/layers/{layer.layer}/layer.yaml",
-                    )
-                if kind == "dir":
-                    continue
-                if path in owners and path not in allowed:
-                    raise InvalidError(
-                        f"layer {layer.id} covers /{path} of layer {owners[path]}",
-                        id="layer-file-conflict",
-                        where=f"dockerfiles/layers/{layer.layer}/layer.yaml",
-                        cause="a layer may only cover files that it lists under `replaces`",
-                    )
-                owners[path] = layer.id
+        listing = records[layer.id].listing
+        store.verify(listing)
+        for line in b"".join(store.chunks(listing)).splitlines():
+            path, kind, *_ = json.loads(line)
+            if kind == "dir":
+                folders.setdefault(path, layer.id)
+            if path in owners if kind == "dir" else path in folders:
+                raise InvalidError(
+                    f"/{path} is a folder in layer {folders[path]}, but not in layer {owners.get(path, layer.id)}",
+                    id="layer-folder-conflict",
+                    where=f"dockerfiles/layers/{layer.layer}/layer.yaml",
+                )
+            if kind == "dir":
+                continue
+            if path in owners and path not in allowed:
+                raise InvalidError(
+                    f"layer {layer.id} covers /{path} of layer {owners[path]}",
+                    id="layer-file-conflict",
+                    where=f"dockerfiles/layers/{layer.layer}/layer.yaml",
+                    cause="a layer may only cover files that it lists under `replaces`",
+                )
+            owners[path] = layer.id

@@ -19,9 +19,6 @@ from builder.produce.survey import Needs, check_space, survey
 from builder.store.records import LayerRecord
 from builder.store.store import Store
 
-_VERSION = 2
-"""The version of image records. A record of another version is replaced."""
-
 
 @dataclass(frozen=True)
 class Built:
@@ -77,15 +74,15 @@ def assembled(store: Store, plan: Plan, *, base_checked: bool = False, offline: 
                 )
             records[layer.id] = record
     image = assemble(plan, records, base_image(plan, store, offline=offline or base_checked))
-    known = store.image(plan.key)
-    if known is None or known.get("digest") != image.digest or known.get("version") != _VERSION:
-        check_conflicts(plan, records, store)
-        made = _record(plan, image, records, store)
-        store.put(image.config)
-        store.put(image.manifest)
-        store.record_image(plan.key, made)
-    else:
+    made = _record(plan, image, records, store)
+    # Written in any case: `put` replaces a damaged blob.
+    store.put(image.config)
+    store.put(image.manifest)
+    if store.image(plan.key) == made:
         store.touch_image(plan.key)
+    else:
+        check_conflicts(plan, records, store)
+        store.record_image(plan.key, made)
     return Built(plan, image, records, frozenset())
 
 
@@ -113,7 +110,6 @@ def _record(plan: Plan, image: Image, records: dict[str, LayerRecord], store: St
         )
     base = base_used(plan)
     return {
-        "version": _VERSION,
         "digest": image.digest,
         "config": image.config_digest,
         "recipe": plan.recipe,

@@ -13,6 +13,7 @@ from builder.digest import Digest
 from builder.errors import InvalidError
 from builder.jsontext import read_json
 from builder.model.canonical import fingerprint
+from builder.store.blobs import put_in_place
 
 _DIGESTS = ("digest", "diff_id", "listing", "receipt")
 
@@ -82,7 +83,7 @@ def write_record(path: Path, data: dict[str, Any], tmp: Path, owner: str) -> Non
         descriptor, name = tempfile.mkstemp(prefix=f"{owner}-", dir=tmp)
         with os.fdopen(descriptor, "w") as file:
             json.dump(data, file, indent=1, sort_keys=True)
-        Path(name).replace(path)
+        put_in_place(Path(name), path)
     except OSError:
         if name is not None:
             Path(name).unlink(missing_ok=True)

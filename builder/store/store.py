@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from builder.attest.receipt import is_receipt_of
 from builder.digest import Digest
 from builder.errors import PinError, UsageError
 from builder.regular import NotRegularError, open_regular, read_regular
@@ -102,9 +103,12 @@ class Store(Blobs):
         self.claim(digest)
 
     def put(self, data: bytes) -> Digest:
-        """Store a small blob; returns its digest."""
+        """Store a small blob, in place of a damaged one; returns its digest."""
         digest = Digest.of(data)
-        if not self.has(digest):
+        self.claim(digest)
+        try:
+            self.read(digest)
+        except PinError:  # absent or damaged
             with self.writer() as writer:
                 writer.write(data)
                 writer.commit(digest)
@@ -150,7 +154,10 @@ class Store(Blobs):
         remove(self.blob(digest))
 
     def layer(self, key: str) -> LayerRecord | None:
-        """The layer of a layer key, when its record and all its blobs are in the store; they are claimed."""
+        """The layer of a layer key, when its record and all its blobs are in the store; they are claimed.
+
+        The receipt is read and must name this key and this blob. Of the layer's blob only the size is compared.
+        """
         name = layer_name(key)
         self.claim(f"layers/{name}")
         record = parse_layer(key, read_record(self.root / "layers" / name))
@@ -161,7 +168,13 @@ class Store(Blobs):
             complete = self.blob(record.digest).lstat().st_size == record.size and self.has(record.listing)
         except FileNotFoundError:
             return None
-        return record if complete and self.has(record.digest) and self.has(record.receipt) else None
+        if not complete or not self.has(record.digest) or not self.has(record.receipt):
+            return None
+        try:
+            receipt = self.read(record.receipt)
+        except (PinError, OSError):
+            return None
+        return record if is_receipt_of(receipt, key, record.digest) else None
 
     def record_layer(self, key: str, record: LayerRecord) -> None:
         """Write the record of a layer key. Raises EngineError."""

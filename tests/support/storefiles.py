@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from builder.digest import Digest
@@ -22,8 +23,13 @@ def temporary(store: Store) -> list[str]:
     return [path.name for path in store.tmp.iterdir()]
 
 
+def receipt(digest: str, key: str = KEY) -> bytes:
+    """The receipt of a layer that was made from nothing."""
+    return json.dumps({"key": key, "digest": digest, "used": []}).encode()
+
+
 def record(store: Store, **more: Any) -> LayerRecord:
-    """A record of a layer whose blobs are in the store; keywords replace its fields."""
+    """A record of the layer of KEY whose blobs are in the store; keywords replace its fields."""
     values: dict[str, Any] = {
         "digest": store.put(b"layer"),
         "size": 5,
@@ -32,6 +38,7 @@ def record(store: Store, **more: Any) -> LayerRecord:
         "media_type": "x",
         "entries": 1,
         "listing": store.put(b"listing"),
-        "receipt": store.put(b"receipt"),
     }
+    digest = more.get("digest", values["digest"])
+    values["receipt"] = store.put(receipt(digest))
     return LayerRecord(**{**values, **more})

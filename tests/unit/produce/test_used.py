@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from builder.attest.receipt import used_of
+from builder.attest.receipt import receipt, used_of
 from builder.digest import Digest
 from builder.engine.interface import BuildRequest, host_architecture
 from builder.errors import ExitCode, PinError
 from builder.model.plan import Plan
+from builder.produce.image import assembled
 from builder.store.store import Store
 from tests.support.engine import FakeEngine
 from tests.support.errors import fails
@@ -127,7 +128,7 @@ def test_a_base_that_was_damaged_in_the_store_is_not_used(
     small.files["recipes/tiny.yaml"] |= {"compatible": ["vendor"], "layers": ["placed", "settings", "entrypoint"]}
     plan = make_plan(base="vendor")
     spoil(runner.store.blob(manifest if kind == "manifest" else config))
-    with fails(PinError, "store-blob-damaged") as caught:
+    with fails(PinError, "base-missing-offline") as caught:
         runner.build(plan, offline=True)
     assert caught.value.code == ExitCode.PIN
     assert state(runner.store) == {
@@ -159,9 +160,58 @@ def test_a_layer_in_the_store_whose_receipt_names_other_inputs_is_refused(
 ) -> None:
     plan = make_plan()
     first = runner.build(plan)
-    (runner.store.root / "images" / f"{plan.key}.json").unlink()
-    swapped = replace(first.records["root"], receipt=first.records["wheels-alpha"].receipt)
-    runner.store.record_layer(plan.layers[0].key, swapped)
+    root, record = plan.layers[0], first.records["root"]
+    assert record.receipt is not None
+    others = used_of(runner.store.read(first.records["wheels-alpha"].receipt))
+    forged = runner.store.put(receipt(root, record.digest, others))
+    runner.store.record_layer(root.key, replace(record, receipt=forged))
     with fails(PinError, "receipt-differs"):
         runner.build(plan)
-    assert runner.store.image(plan.key) is None
+
+
+def test_a_layer_in_the_store_with_the_receipt_of_another_one_is_made_again(
+    make_plan: MakePlan, mirror: Mirror, runner: Runner
+) -> None:
+    plan = make_plan()
+    first = runner.build(plan)
+    swapped = replace(first.records["root"], receipt=first.records["wheels-alpha"].receipt)
+    runner.store.record_layer(plan.layers[0].key, swapped)
+    again = runner.build(plan)
+    assert (again.image.digest, again.made) == (first.image.digest, {"root"})
+    assert again.records == first.records
+
+
+@pytest.mark.parametrize("what", ["manifest", "config", "record"])
+@pytest.mark.parametrize("how", ["damaged", "missing", "a folder", "emptied"])
+def test_what_is_damaged_of_an_image_in_the_store_is_mended(
+    make_plan: MakePlan, mirror: Mirror, runner: Runner, what: str, how: str
+) -> None:
+    """By the next build, or by `test`, which asks for the built image; no layer is made again."""
+    plan = make_plan()
+    first = runner.build(plan)
+    store = runner.store
+    record = store.root / "images" / f"{plan.key}.json"
+    named = {"manifest": store.blob(first.image.digest), "config": store.blob(first.image.config_digest)}
+    path = named.get(what, record)
+    data = path.read_bytes()
+    path.unlink()
+    if how == "a folder":
+        (path / "below").mkdir(parents=True)
+    elif how == "emptied" and what == "record":
+        path.write_text(json.dumps(json.loads(data) | {"layers": [], "base_image": None}))
+    elif how != "missing":
+        path.write_bytes(bytes(len(data)) if how == "damaged" else b"")
+    assert assembled(store, plan).image.digest == first.image.digest
+    assert path.read_bytes() == data
+
+
+def test_a_damaged_listing_of_a_layer_is_an_error_and_made_again(
+    make_plan: MakePlan, mirror: Mirror, runner: Runner
+) -> None:
+    plan = make_plan()
+    first = runner.build(plan)
+    (runner.store.root / "images" / f"{plan.key}.json").unlink()
+    spoil(runner.store.blob(first.records["root"].listing))
+    with fails(PinError, "store-blob-damaged"):
+        runner.build(plan)
+    assert runner.build(plan).image.digest == first.image.digest

@@ -17,7 +17,7 @@ from builder.store.retention import Policy
 from builder.store.store import Store
 from tests.support.errors import fails
 from tests.support.hostile import KINDS, Outside, limit
-from tests.support.storefiles import KEY, record
+from tests.support.storefiles import KEY, receipt, record
 
 BLOB = Digest.of(b"layer")
 ENDED = "1.0123abcd"
@@ -64,7 +64,7 @@ PLACES = (
     f"results/{BLOB.tag}.json",
     BLOB.path,
     Digest.of(b"listing").path,
-    Digest.of(b"receipt").path,
+    Digest.of(receipt(BLOB)).path,
 )
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from builder.digest import Digest
 from builder.errors import EngineError, InvalidError, PinError, UsageError
+from builder.model.canonical import fingerprint
 from builder.store.store import Store, default_root
 from tests.support.errors import fails
-from tests.support.storefiles import KEY, blobs, record, temporary
+from tests.support.storefiles import KEY, blobs, receipt, record, temporary
 
 
 def digest(data: bytes) -> str:
@@ -101,6 +104,52 @@ def test_a_layer_with_a_damaged_record_is_missing(store: Store, text: str) -> No
     for content in (text, path.read_text().replace('"entries": 1', '"entries": null')):
         path.write_bytes(content.encode("latin-1"))
         assert store.layer(KEY) is None
+
+
+@pytest.mark.parametrize("lacking", ["check", "receipt", "listing", "digest"])
+def test_a_record_that_lacks_a_member_is_missing(store: Store, lacking: str) -> None:
+    store.record_layer(KEY, record(store))
+    path = store.root / "layers" / f"{KEY}.json"
+    data = json.loads(path.read_text())
+    del data[lacking]
+    path.write_text(json.dumps(data))
+    assert store.layer(KEY) is None
+    if lacking != "check":
+        path.write_text(json.dumps(data | {"check": fingerprint([KEY, {k: data[k] for k in data if k != "check"}])}))
+        assert store.layer(KEY) is None
+
+
+FOREIGN = {
+    "another key": receipt(digest(b"layer"), "b" * 64),
+    "another layer": receipt(digest(b"other")),
+    "no receipt": b"receipt",
+    "a list": b"[]",
+    "no inputs": json.dumps({"key": KEY, "digest": digest(b"layer")}).encode(),
+}
+
+
+@pytest.mark.parametrize("data", FOREIGN.values(), ids=list(FOREIGN))
+def test_a_layer_with_the_receipt_of_another_layer_is_missing(store: Store, data: bytes) -> None:
+    store.record_layer(KEY, replace(record(store), receipt=store.put(data)))
+    assert store.layer(KEY) is None
+
+
+def test_a_layer_with_a_damaged_receipt_is_missing(store: Store) -> None:
+    made = record(store)
+    store.record_layer(KEY, made)
+    assert made.receipt is not None
+    path = store.blob(made.receipt)
+    path.chmod(0o644)
+    path.write_bytes(bytes(path.stat().st_size))
+    assert store.layer(KEY) is None
+
+
+@pytest.mark.parametrize("damage", [b"", b"other"])
+def test_a_small_blob_that_is_damaged_is_written_again(store: Store, damage: bytes) -> None:
+    path = store.blob(store.put(b"layer"))
+    path.chmod(0o644)
+    path.write_bytes(damage)
+    assert store.read(store.put(b"layer")) == b"layer"
 
 
 @pytest.mark.parametrize("key", ["", "../x", "a/b", "sha256:../x"])
