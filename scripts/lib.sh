@@ -1,4 +1,4 @@
-# Shared by the scripts in this folder; sourced, never run.
+# Functions that the scripts source.
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/builder-dev
@@ -11,25 +11,25 @@ die() { say "$(basename "$0"): $*"; exit 1; }
 as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"
     elif command -v sudo >/dev/null; then sudo "$@"
-    else die "this needs root: $*"
+    else die "needs root to run: $*"
     fi
 }
 
-# Install the Debian packages that are missing.
+# Install missing Debian packages.
 need_packages() {
     local missing=() package
     for package in "$@"; do
         dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
     done
     [ ${#missing[@]} -eq 0 ] && return
-    command -v apt-get >/dev/null || die "install by hand, there is no apt-get here: ${missing[*]}"
+    command -v apt-get >/dev/null || die "there is no apt-get on this machine; install these packages by other means: ${missing[*]}"
     say "installing ${missing[*]}"
     as_root apt-get -qq update
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "${missing[@]}" >"$cache/apt.log" 2>&1 ||
         { tail -n 20 "$cache/apt.log" >&2; die "apt-get could not install ${missing[*]}"; }
 }
 
-# On a host that is not Debian, the list of the Debian archive's mirrors is in python3-apt's template.
+# On a host that is not Debian, the templates of python3-apt list the mirrors of the Debian archive.
 need_debian_mirrors() {
     [ -n "${BUILDER_DEB_MIRROR:-}" ] || grep -qx ID=debian /etc/os-release ||
         [ -e /usr/share/python-apt/templates/Debian.info ] || need_packages python-apt-common
@@ -46,7 +46,8 @@ find_python() {
     die "needs Python 3.11 or newer"
 }
 
-# Create a virtual environment with exactly the packages of a requirements file, once for each version of that file.
+# Create a virtual environment with exactly the packages of a requirements file; create it again when Python or the file
+# changes.
 make_venv() { # FOLDER REQUIREMENTS
     local folder=$1 requirements=$2 python stamp
     python=$(find_python)
@@ -61,8 +62,8 @@ make_venv() { # FOLDER REQUIREMENTS
     printf '%s' "$stamp" >"$folder/.stamp"
 }
 
-# Use Python and the development tools of BUILDER_DEV, or of a virtual environment created for them, with the code of this
-# checkout.
+# Put the development tools on PATH and this checkout on PYTHONPATH. The tools are in the virtual environment
+# BUILDER_DEV, or in one that this function creates.
 use_dev() {
     local dev=${BUILDER_DEV:-$cache/dev}
     [ -n "${BUILDER_DEV:-}" ] || make_venv "$dev" "$repository/scripts/dev-requirements.txt"

@@ -1,9 +1,9 @@
-"""Measures the build time of the hermetic stack as a multiple of uv + tar + zstd for the same wheels in the same run.
+"""Measures the build time of the hermetic stack as a multiple of the time of uv, tar and zstd for the same wheels.
 
     python scripts/bench/hermetic.py [FOLDER]
 
-FOLDER (default: below ~/.cache/builder-tests) needs 20 GB and is emptied. Inputs are fetched before the clock starts.
-The image has everything but NCCL, so no engine is used. Goal: at most 2.5.
+FOLDER (default: below ~/.cache/builder-tests) needs 20 GB; its contents are removed. Inputs are fetched before
+the measurement. The image has all layers except NCCL, so no engine is used. Goal: at most 2.5.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PLATFORM = ["--python-platform", "aarch64-manylinux_2_39", "--python-version", "
 
 
 def timed(argv: list[str] | str, **env: str) -> float:
-    """Seconds of wall time of a command that must succeed."""
+    """Run a command; its wall time in seconds. Raises CalledProcessError when it fails."""
     start = time.monotonic()
     shell = isinstance(argv, str)
     subprocess.run(argv, shell=shell, executable="/bin/bash" if shell else None, check=True, env={**os.environ, **env})
@@ -60,7 +60,7 @@ def main(folder: Path) -> None:
     for item in installed:
         (wheels / item.file).hardlink_to(kept.blob(item.digest))
 
-    for blob in inputs:  # so that both sides read from the page cache
+    for blob in inputs:  # Both sides then read from the page cache.
         store.verify(blob.digest)
     ours = timed(
         [sys.executable, "-m", "builder", "build", "--recipe", "bench", "--offline"], BUILDER_STORE=str(store.root)

@@ -1,9 +1,9 @@
-"""Measures the build time of the nccl layer as a multiple of a plain `make src.build` with the same arguments.
+"""Measures the build time of the layer nccl as a multiple of the time of `make src.build` with the same arguments.
 
     sudo python scripts/bench/nccl.py [ENGINE [FUNCTIONS]]
 
-Needs root (the plain make runs in a chroot of the same toolchain) and 10 GB below ~/.cache/builder-tests. The toolchain
-is unpacked before the clock starts on both sides. Goal: at most 1.2.
+Needs root, because `make` runs in a chroot of the same toolchain, and 10 GB below ~/.cache/builder-tests. Both sides
+unpack the toolchain before the measurement. Goal: at most 1.2.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main(engine: str, functions: str) -> None:
     (folder / "src").mkdir()
     source = kept.blob(nccl.inputs[0].digest)
     subprocess.run(["tar", "-xzf", str(source), "-C", str(folder / "src")], check=True)
-    # The same arguments as in the layer's Dockerfile: take its RUN instruction that contains `make`.
+    # The RUN instruction with `make` in the layer's Dockerfile has the arguments.
     text = nccl.dockerfile.replace("\\\n", " ")
     line = next(line for line in text.splitlines() if line.startswith("RUN") and " make " in line)
     command = f"cd /src && mv nccl-* nccl && {line.removeprefix('RUN ')}"

@@ -1,4 +1,4 @@
-"""Shared by the programs in this folder: running `builder`, records of built images, outputs of a workflow step."""
+"""Functions of the programs in this folder: run `builder`, keep records of images, set outputs of a workflow step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 class CommandFailed(Exception):
-    """A command of `builder` ended with an error, which it has printed. code: exit code; output: standard output."""
+    """A command of `builder` failed and printed its error. code: exit code; output: standard output."""
 
     def __init__(self, code: int, output: str = "") -> None:
         super().__init__(f"exit code {code}")
@@ -25,7 +25,7 @@ class CommandFailed(Exception):
 
 @dataclass(frozen=True)
 class Record:
-    """One built image. plan: the hash of its plan. reference: where it was pushed, by digest."""
+    """One built image. plan: the hash of its plan. reference: the pushed image by digest; None if it is not pushed."""
 
     recipe: str
     base: str

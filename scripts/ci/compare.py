@@ -1,7 +1,7 @@
 """Compares the images that several machines built from one commit, using the records below a folder.
 
-A recipe on a base must have the same plan and digest on every machine, and in the registry if it was published there.
-If not, the exit code is 8.
+Each recipe and base must have the same plan and digest on every machine, and the digest in the registry if the image is
+published. Otherwise the exit code is 8.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="compare", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument(
-        "--published", default="", metavar="REGISTRY/REPOSITORY", help="also compare with the published images"
+        "--published", default="", metavar="REGISTRY/REPOSITORY", help="compare with the published images, too"
     )
     arguments = parser.parse_args()
     found = records(arguments.folder)
@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def compare(found: list[Record], repository: str) -> int:
-    """Write the table and the step's outputs; returns the exit code."""
+    """Write the table to the summary and set the outputs of the step. Returns the exit code."""
     images: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in found:
         images[record.recipe, record.base].append(record)
@@ -54,8 +54,8 @@ def compare(found: list[Record], repository: str) -> int:
         digests |= known
         several = len(digests) > 1 or len(plans) > 1
         differ |= several
-        alone = len(same) == 1 and not known
-        verdict = "**differ**" if several else "alone, not compared" if alone else "equal"
+        single = len(same) == 1 and not known
+        verdict = "**differ**" if several else "single, not compared" if single else "equal"
         rows.append(f"| {recipe} | {base} | {note} | {verdict} | {'<br>'.join(sorted(digests))} |")
     summarize("\n".join(["| recipe | base | where | digests | |", "|---|---|---|---|---|", *rows]))
     set_outputs(images=[asdict(same[0]) for same in images.values()])
@@ -63,7 +63,7 @@ def compare(found: list[Record], repository: str) -> int:
 
 
 def published(repository: str, record: Record) -> str | None:
-    """The digest that the registry has for a plan, or None. Raises NetworkError when the registry does not answer."""
+    """The digest of a plan's image in the registry, or None. Raises NetworkError when the registry does not answer."""
     try:
         return Registry().manifest(target(repository, record.recipe, plan_tag(record.plan))).digest
     except PinError:

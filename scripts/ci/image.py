@@ -1,6 +1,6 @@
-"""Builds one image, tests it, optionally pushes it by digest with its results, and writes a record of it.
+"""Builds and tests one image, pushes it by digest with its test results (--push), and writes its record.
 
-Exit codes are those of `builder`: 7 when a check fails, 8 when the digest is not the expected one.
+The exit codes are those of `builder`: 7 when a check fails, 8 when the digest is not the expected one.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ DIFFERS = 8
 def main() -> int:
     parser = argparse.ArgumentParser(prog="image", description=__doc__)
     parser.add_argument("--recipe", required=True)
-    parser.add_argument("--base", default="", help="default: the recipe's own")
-    parser.add_argument("--tiers", default="static", help="smoke check tiers, separated by spaces; may be empty")
-    parser.add_argument("--require", action="store_true", help="a check that cannot run here is an error")
-    parser.add_argument("--serve", choices=("small", "recipe"), help="the model that the gpu tier serves")
-    parser.add_argument("--peer", metavar="ADDRESS", help="a second Spark for the gpu tier")
-    parser.add_argument("--nccl-tests", metavar="PROGRAM", help="all_reduce_perf for the gpu tier")
+    parser.add_argument("--base", default="", help="default: the base of the recipe")
+    parser.add_argument("--tiers", default="static", help="tiers of smoke checks, separated by spaces; may be empty")
+    parser.add_argument("--require", action="store_true", help="fail when a check cannot run on this machine")
+    parser.add_argument("--serve", choices=("small", "recipe"), help="which model the gpu tier serves")
+    parser.add_argument("--peer", metavar="ADDRESS", help="the second Spark for the gpu tier")
+    parser.add_argument("--nccl-tests", metavar="PROGRAM", help="the path of all_reduce_perf for the gpu tier")
     parser.add_argument("--expect", default="", metavar="DIGEST")
     parser.add_argument(
-        "--push", default="", metavar="REGISTRY/REPOSITORY", help="push there, by digest, below its name"
+        "--push", default="", metavar="REGISTRY/REPOSITORY", help="push to REGISTRY/REPOSITORY/RECIPE, by digest"
     )
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER")
     arguments = parser.parse_args()
@@ -62,14 +62,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def test(image: tuple[str, ...], recipe: str, tiers: list[str], arguments: argparse.Namespace) -> None:
-    """Run the tiers. Their table goes to the summary, the JUnit and HTML files to the results folder."""
+    """Run the tiers; write their table to the summary, and JUnit and HTML files to the results folder.
+
+    Raises CommandFailed when a check fails.
+    """
     arguments.results.mkdir(parents=True, exist_ok=True)
     options = [word for tier in tiers for word in ("--tier", tier)]
     if arguments.require:
         options.append("--require")
     if "gpu" in tiers:
-        asked = {"--serve": arguments.serve, "--peer": arguments.peer, "--nccl-tests": arguments.nccl_tests}
-        options += [word for name, value in asked.items() if value for word in (name, value)]
+        gpu = {"--serve": arguments.serve, "--peer": arguments.peer, "--nccl-tests": arguments.nccl_tests}
+        options += [word for name, value in gpu.items() if value for word in (name, value)]
     files = ("--junit", str(arguments.results / f"{recipe}.xml"), "--html", str(arguments.results / f"{recipe}.html"))
     failed = None
     try:

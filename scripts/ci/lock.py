@@ -1,4 +1,4 @@
-"""Updates the lock and the locked tools, and writes the change: FOLDER/lock.patch, and FOLDER/table.md for people."""
+"""Updates the lock and the locked tools; writes the changes to FOLDER/lock.patch, and as a table to FOLDER/table.md."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from common import REPOSITORY, CommandFailed, builder, set_outputs, summarize
 PATHS = ("recipes/locks", "recipes/bases")
 TOOLS = "scripts/*requirements.txt"
 Answer = dict[str, list[dict[str, Any]]]
-# Characters: GitHub takes 65536 in a pull request.
+# In characters. GitHub allows 65536 in the text of a pull request.
 CHANGES, FAILED = 45_000, 15_000
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="lock", description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="what to resolve; default: everything")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="entries to resolve; default: all")
     parser.add_argument("--project", type=Path, default=REPOSITORY, help="a checkout; default: this one")
     arguments = parser.parse_args()
     project = arguments.project.resolve()
@@ -30,7 +30,7 @@ def main() -> int:
     changes, failed = updated["changes"], updated["failed"]
     unpinned: Answer = {"changes": [], "failed": []}
     if not arguments.names:
-        # Bases without a pin: many of their tags no longer exist, so their failures are not reported.
+        # Bases without a pin. Many of their tags no longer exist, so failures are not reported.
         unpinned, _ = resolved(project, "bases")
         tools, tools_code = update_tools(project)
         changes, failed, code = [*changes, *tools["changes"]], [*failed, *tools["failed"]], code or tools_code
@@ -45,7 +45,7 @@ def main() -> int:
     (arguments.folder / "table.md").write_text(text + "\n", "utf-8")
     summarize(text)
     set_outputs(changed=bool(patch))
-    # A pull request proposes what could be resolved; its table lists what could not.
+    # The pull request contains the resolved entries; its table also lists the others.
     return 0 if patch and changes else code
 
 
@@ -71,7 +71,7 @@ def update_tools(project: Path) -> tuple[Answer, int]:
 
 
 def difference(project: Path) -> bytes:
-    """The difference from the commit as a patch, new files included."""
+    """The changes since the commit as a patch, including new files."""
     git = ("git", "-C", str(project))
     paths = [path for path in PATHS if (project / path).is_dir()]
     subprocess.run([*git, "add", "--intent-to-add", "--", *paths], check=True)
@@ -79,19 +79,19 @@ def difference(project: Path) -> bytes:
 
 
 def table(changes: list[dict[str, Any]], failed: list[dict[str, Any]]) -> str:
-    """A table of the changes, and one of the failures. An item with equal versions has another file."""
+    """A table of the changes, and one of the failures. Where old and new version are equal, the file differs."""
     if not changes and not failed:
         return "Nothing changed."
     lines = ["| name | item | old | new |", "|---|---|---|---|"] if changes else []
     lines += rows([[change[key] or "-" for key in ("name", "item", "old", "new")] for change in changes], CHANGES)
     if failed:
-        lines += ["", "Could not be resolved and is unchanged:", "", "| name | why |", "|---|---|"]
+        lines += ["", "Not resolved, unchanged:", "", "| name | why |", "|---|---|"]
         lines += rows([[problem["name"], problem["what"][:500]] for problem in failed], FAILED)
     return "\n".join(lines).strip()
 
 
 def rows(table: list[list[str]], room: int) -> Iterator[str]:
-    """The lines of a table that fit into `room` characters, then the number of those left out."""
+    """The lines of a table that fit into `room` characters, then the number of omitted lines."""
     for number, cells in enumerate(table):
         line = row(cells)
         room -= len(line) + 1
@@ -102,7 +102,7 @@ def rows(table: list[list[str]], room: int) -> Iterator[str]:
 
 
 def row(cells: Iterable[str]) -> str:
-    """A line of a table."""
+    """A line of a Markdown table."""
     return f"| {' | '.join(' '.join(cell.split()).replace('|', chr(92) + '|') for cell in cells)} |"
 
 

@@ -1,7 +1,7 @@
-"""Prints the images to build as a matrix: all recipes, named recipes, or those that differ from another revision.
+"""Prints the build matrix: the images of all recipes, of named recipes, or of those that differ from another revision.
 
 An image differs when its plan (layer keys, configuration, base) or its checks differ. A recipe with a hermetic base is
-built on that base, any other recipe on its own base. A recipe whose own base is not pinned is left out.
+built on that base, any other recipe on its own base. A recipe whose own base is not pinned is omitted.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ from common import REPOSITORY, CommandFailed, builder, set_outputs
 def main() -> int:
     parser = argparse.ArgumentParser(prog="matrix", description=__doc__)
     parser.add_argument("--project", type=Path, default=REPOSITORY, help="a checkout; default: this one")
-    parser.add_argument("--canary", default="nemotron-omni", help="built when code changed and no plan did")
+    parser.add_argument(
+        "--canary", default="nemotron-omni", help="the recipe to build when code changes and no plan does"
+    )
     choice = parser.add_mutually_exclusive_group(required=True)
     choice.add_argument("--all", action="store_true")
     choice.add_argument("--recipe", action="append", metavar="NAME")
-    choice.add_argument("--against", metavar="REVISION", help="only what differs from this revision")
+    choice.add_argument("--against", metavar="REVISION", help="only images that differ from this revision")
     arguments = parser.parse_args()
     project = arguments.project.resolve()
     try:
         found = targets(project)
         if arguments.recipe:
             if unknown := sorted(set(arguments.recipe) - found.keys()):
-                print(f"matrix: cannot be built, or is no recipe: {', '.join(unknown)}", file=sys.stderr)
+                print(f"matrix: not a recipe, or its base is not pinned: {', '.join(unknown)}", file=sys.stderr)
                 return 2
             found = {name: found[name] for name in dict.fromkeys(arguments.recipe)}
         elif arguments.against:
@@ -47,7 +49,7 @@ def main() -> int:
 
 
 def targets(root: Path) -> dict[str, str]:
-    """The recipes that can be built, each with the base to build it on."""
+    """The recipes that can be built, each with its base."""
     families = {base["name"]: base["family"] for base in json.loads(builder("list", "bases", "--json", root=root))}
     found = {}
     for recipe in json.loads(builder("list", "--json", root=root)):
@@ -57,7 +59,7 @@ def targets(root: Path) -> dict[str, str]:
         elif recipe["pinned"]:
             found[recipe["name"]] = own
         else:
-            print(f"{recipe['name']}: left out, {own} is not pinned", file=sys.stderr)
+            print(f"{recipe['name']}: omitted, base {own} is not pinned", file=sys.stderr)
     return found
 
 
@@ -80,7 +82,7 @@ def affected(root: Path, found: dict[str, str], revision: str, canary: str) -> d
 
 
 def signatures(root: Path, found: dict[str, str], workers: ThreadPoolExecutor) -> dict[str, Any]:
-    """For each recipe, the values that determine its image and its checks. Recipes without a plan are left out."""
+    """For each recipe, the values that determine its image and its checks. Recipes without a plan are omitted."""
 
     def plan(item: tuple[str, str]) -> Any:
         try:
@@ -94,14 +96,14 @@ def signatures(root: Path, found: dict[str, str], workers: ThreadPoolExecutor) -
         except CommandFailed:
             return None
 
-    plans = {name: made for name, made in zip(found, workers.map(plan, found.items()), strict=True) if made}
+    plans = {name: document for name, document in zip(found, workers.map(plan, found.items()), strict=True) if document}
     parts = {
-        name: {name, made["base"]["name"], *(layer["layer"] for layer in made["layers"])}
-        for name, made in plans.items()
+        name: {name, document["base"]["name"], *(layer["layer"] for layer in document["layers"])}
+        for name, document in plans.items()
     }
     shown = sorted(set().union(*parts.values()))
     checked = dict(zip(shown, workers.map(checks, shown), strict=True))
-    return {name: (made, {part: checked[part] for part in parts[name]}) for name, made in plans.items()}
+    return {name: (document, {part: checked[part] for part in parts[name]}) for name, document in plans.items()}
 
 
 def _code_changed(root: Path, revision: str) -> bool:

@@ -1,7 +1,7 @@
-"""Tags pushed images, the last step of publishing: first the tag of the plan, then `latest`.
+"""Tags pushed images as the last step of publishing: first with the tag of the plan, then with `latest`.
 
-The records come from the output of `compare`, not from artifacts: any job of the run may write artifacts, also after
-the comparison. No tag is written before every manifest was found in the registry.
+The records come from the output of `compare` and not from artifacts, because any job of the run can write artifacts,
+even after the comparison. No tag is written until the registry has returned every manifest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def run(found: list[Record]) -> int:
     registry = Registry()
     pushed = [(record, Reference.parse(record.reference)) for record in found if record.reference]
     if not pushed:
-        print("tag: none of the images was pushed", file=sys.stderr)
+        print("tag: no image is pushed", file=sys.stderr)
         return 2
     manifests = [registry.manifest(reference) for _, reference in pushed]
     for name in ("plan", "latest"):
@@ -45,12 +45,12 @@ def run(found: list[Record]) -> int:
 
 
 def plan_tag(plan: str) -> str:
-    """The tag under which the image of a plan is found again."""
+    """The tag that identifies the image of a plan."""
     return f"plan-{plan[:16]}"
 
 
 def target(repository: str, recipe: str, tag: str) -> Reference:
-    """A recipe's image below a repository."""
+    """The reference of a recipe's image below a repository."""
     return Reference.parse(f"{repository.lower()}/{recipe}:{tag}")
 
 

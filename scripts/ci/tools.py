@@ -1,6 +1,6 @@
-"""Locks the tools of this repository: scripts/*requirements.txt, resolved from pyproject.toml.
+"""Locks the tools of this repository: resolves pyproject.toml into scripts/*requirements.txt.
 
-Without an option it resolves the files that pyproject.toml no longer matches, and keeps every pin that still fits.
+Without an option, resolves only the files that do not match pyproject.toml, and keeps each pin that is still allowed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Row = dict[str, str | None]
 
 @dataclass(frozen=True)
 class Requirements:
-    """A file of pins: the project's dependencies and some dependency groups of pyproject.toml, resolved.
+    """A file of pins for the project's dependencies and for some dependency groups of pyproject.toml.
 
     title: the file's first line. groups: names of dependency groups. within: the file whose versions constrain it.
     """
@@ -59,8 +59,8 @@ _OPTIONS = ("--universal", "--python-version", "3.11", "--generate-hashes", "--n
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tools", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     action = parser.add_mutually_exclusive_group()
-    action.add_argument("--check", action="store_true", help="only compare with pyproject.toml; no network")
-    action.add_argument("--update", action="store_true", help="take the newest version of everything")
+    action.add_argument("--check", action="store_true", help="only compare with pyproject.toml; use no network")
+    action.add_argument("--update", action="store_true", help="resolve every package to its newest version")
     parser.add_argument("--json", action="store_true", help="print changes and failures as JSON")
     parser.add_argument("--project", type=Path, default=REPOSITORY, help="a checkout; default: this one")
     arguments = parser.parse_args()
@@ -91,7 +91,7 @@ def main() -> int:
 
 
 def stale_files(root: Path) -> dict[str, str]:
-    """The files that do not match pyproject.toml or their seal, and why. Raises InvalidError."""
+    """The files that do not match pyproject.toml or their seal, each with the reason. Raises InvalidError."""
     project = _project(root)
     parts = {item.file: _parts(root / item.file) for item in FILES}
     bodies = {file: body for file, (_, body) in parts.items()}
@@ -105,10 +105,10 @@ def stale_files(root: Path) -> dict[str, str]:
 
 
 def resolve(root: Path, *, upgrade: bool) -> list[Row]:
-    """Resolve all files and write those that changed, all or none; returns the changes.
+    """Resolve all files, then write all changed files or none. Returns the changes.
 
-    upgrade: take the newest versions; otherwise pins that still fit stay. Raises UsageError without uv, PinError when
-    a file cannot be resolved.
+    upgrade: use the newest versions; otherwise keep each pin that is still allowed. Raises UsageError when uv is
+    missing, PinError when a file cannot be resolved.
     """
     from builder.inputs.hosts import wheel_indexes
     from builder.lock.wheels import uv_compile
@@ -150,7 +150,7 @@ def _project(root: Path) -> dict[str, Any]:
 
 
 def _seal(project: dict[str, Any], item: Requirements, bodies: Mapping[str, str]) -> str:
-    """A hash over the request, the file that constrains it, and the pins."""
+    """The hash of the requests, the constraining file and the pins."""
     groups = project.get("dependency-groups", {})
     requested = [groups.get(group) for group in item.groups]
     requested.append(project.get("project", {}).get("dependencies"))
@@ -159,7 +159,7 @@ def _seal(project: dict[str, Any], item: Requirements, bodies: Mapping[str, str]
 
 
 def _parts(path: Path) -> tuple[str | None, str]:
-    """The seal in a file's second line, and the text below it. Raises InvalidError."""
+    """The seal in the second line of a file, and the text after it. Raises InvalidError."""
     try:
         text = path.read_text("utf-8") if path.is_file() else ""
     except (OSError, ValueError) as error:
@@ -185,7 +185,7 @@ def _changes(file: str, old: str, new: str) -> list[Row]:
 
 
 def _pins(body: str) -> dict[str, list[str]]:
-    """The entries by name: environment markers can give a package several."""
+    """The entries by package name; a package can have several, with different environment markers."""
     found: dict[str, list[str]] = {}
     for entry in re.split(r"\n(?=[a-z0-9])", body.strip()):
         found.setdefault(entry.partition("==")[0], []).append(entry)

@@ -107,7 +107,7 @@ class TestMatrix:
         ]
         monkeypatch.setattr(matrix, "builder", lambda *words, root: json.dumps(bases if "bases" in words else recipes))
         assert matrix.targets(ROOT) == {"own": "hermetic", "also": "hermetic", "vendor": "bought"}
-        assert capsys.readouterr().err == "lost: left out, bought is not pinned\n"
+        assert capsys.readouterr().err == "lost: omitted, base bought is not pinned\n"
 
     @pytest.mark.parametrize("path", ["builder/code.py", "docs/page.md"])
     def test_code_alone_builds_the_canary(

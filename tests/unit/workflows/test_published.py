@@ -127,7 +127,7 @@ class TestRegistry:
     def test_a_single_image_is_not_called_equal(self, tmp_path: Path) -> None:
         self.record(tmp_path, "one")
         done = self.run("compare", str(tmp_path))
-        assert (done.returncode, "1 built | alone, not compared" in done.stderr) == (0, True)
+        assert (done.returncode, "1 built | single, not compared" in done.stderr) == (0, True)
 
     def test_published(self, registry: str, held: dict[str, bytes], tmp_path: Path) -> None:
         self.record(tmp_path, "one")
