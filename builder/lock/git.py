@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import re
 import subprocess
 import tarfile
 import tempfile
+import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from builder.errors import InvalidError, NetworkError, PinError, UsageError
 from builder.inputs.mirrors import redact, without_logins
+from builder.unpack.entry import UnpackError
+from builder.unpack.tar import Archive
 
 _SECONDS = 900
 _FILE_LIMIT = 1 << 30
@@ -100,7 +104,8 @@ def tree_of_archive(path: Path) -> tuple[str, str | None]:
     root: dict[str, Any] = {}
     tops: set[str] = set()
     try:
-        with tarfile.open(path, "r:gz") as archive:
+        with gzip.open(path) as stream:
+            archive = Archive(stream, "the archive")
             for member in archive:
                 top, _, name = member.name.rstrip("/").partition("/")
                 tops.add(top)
@@ -108,23 +113,21 @@ def tree_of_archive(path: Path) -> tuple[str, str | None]:
                     if not member.isdir():
                         raise _invalid(path, "a file is beside the top folder")
                 elif not member.isdir():
-                    _place(root, name, _entry(archive, member, path), path)
-            commit = archive.pax_headers.get("comment")
-    except (OSError, EOFError, tarfile.TarError, ValueError) as error:
-        raise _invalid(path, f"{type(error).__name__}") from None
+                    _place(root, name, _entry(cast("BinaryIO", stream), member, path), path)
+    except (OSError, EOFError, zlib.error, UnpackError) as error:
+        raise _invalid(path, str(error) if isinstance(error, UnpackError) else type(error).__name__) from None
     if len(tops) != 1:
         raise _invalid(path, "there is not exactly one top folder")
-    return _tree(root).hex(), commit
+    return _tree(root).hex(), archive.comment
 
 
-def _entry(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> tuple[str, bytes]:
+def _entry(stream: BinaryIO, member: tarfile.TarInfo, path: Path) -> tuple[str, bytes]:
     """Mode and blob id."""
     if member.issym():
         return "120000", _object("blob", member.linkname.encode("utf-8", "surrogateescape"))
     if not member.isreg() or member.size > _FILE_LIMIT:
         raise _invalid(path, "an entry is of a type that git does not store")
-    stream = archive.extractfile(member)
-    data = stream.read() if stream else b""
+    data = stream.read(member.size)
     return ("100755" if member.mode & 0o100 else "100644"), _object("blob", data)
 
 

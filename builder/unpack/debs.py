@@ -6,17 +6,19 @@ import bz2
 import gzip
 import io
 import lzma
-import tarfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from .entry import Entry, UnpackError, damaged
-from .spool import NAMES, Spool
+from .entry import Entry, UnpackError, clean_path, damaged
+from .spool import Spool
+from .tar import Archive
 
 MERGED = ("bin", "sbin", "lib", "lib64")
 """Top-level folders that are links into /usr; packages of bookworm still put files through them."""
+_LONGEST_TEXT = 1 << 20
+"""bytes of a control file."""
 
 
 @dataclass(frozen=True)
@@ -82,15 +84,26 @@ class _Window(io.RawIOBase):
 
     def __init__(self, file: IO[bytes], size: int) -> None:
         self._file = file
-        self._left = size
+        self._start = file.tell()
+        self._size = size
+        self._place = 0
 
     def readable(self) -> bool:
         return True
 
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
+        self._place = base + offset
+        return self._place
+
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        data = self._file.read(min(len(buffer), self._left))
+        self._file.seek(self._start + self._place)
+        data = self._file.read(max(0, min(len(buffer), self._size - self._place)))
         buffer[: len(data)] = data
-        self._left -= len(data)
+        self._place += len(data)
         return len(data)
 
 
@@ -110,16 +123,17 @@ def _decompressed(stream: Any, name: str, owner: str) -> IO[bytes]:
 
 
 def _control(stream: IO[bytes], owner: str) -> tuple[str, tuple[str, ...]]:
-    control, conffiles = "", ""
-    with tarfile.open(fileobj=stream, mode="r|", encoding="utf-8", errors=NAMES) as archive:
-        for member in archive:
-            file = archive.extractfile(member) if member.isreg() else None
-            if file is not None and member.name in ("./control", "control"):
-                control = file.read().decode("utf-8")
-            elif file is not None and member.name in ("./conffiles", "conffiles"):
-                conffiles = file.read().decode("utf-8")
-    if not control:
+    texts: dict[str, str] = {}
+    for member in Archive(stream, owner):
+        name = clean_path(member.name, owner)
+        if name not in ("control", "conffiles"):
+            continue
+        if name in texts or not member.isreg() or member.size > _LONGEST_TEXT:
+            raise UnpackError(f"{owner}: {name} is there twice, is no file or is too long", id="deb-control-invalid")
+        texts[name] = stream.read(member.size).decode("utf-8")
+    if not texts.get("control"):
         raise UnpackError(f"{owner}: no control file", id="deb-control-missing")
+    control, conffiles = texts["control"], texts.get("conffiles", "")
     # A line may carry a flag before the path; such a file ("remove-on-upgrade") is not installed.
     return control, tuple(line for line in conffiles.splitlines() if line.startswith("/"))
 

@@ -10,9 +10,7 @@ from functools import partial
 from typing import IO
 
 from .entry import CHUNK, Entry, Reader, UnpackError, clean_path, damaged
-
-NAMES = "surrogateescape"
-"""How tarfile keeps names that are not UTF-8. Always with encoding="utf-8": else the bytes depend on the locale."""
+from .tar import Archive
 
 
 class Spool:
@@ -39,26 +37,22 @@ class Spool:
     def take(self, stream: IO[bytes], owner: str) -> list[Entry]:
         """All members of an uncompressed tar stream, in its order. Raises UnpackError for what a layer cannot hold."""
         entries = []
-        with (
-            damaged(owner),
-            tarfile.open(fileobj=stream, mode="r|", bufsize=CHUNK, encoding="utf-8", errors=NAMES) as archive,
-        ):
-            for member in archive:
-                entry = self._entry(archive, member, owner)
+        with damaged(owner):
+            for member in Archive(stream, owner):
+                entry = entry_of(member, owner, partial(self._read, self._end, member.size))
                 if entry is not None:
                     entries.append(entry)
+                    self._keep(stream, member.size, owner)
         return entries
 
-    def _entry(self, archive: tarfile.TarFile, member: tarfile.TarInfo, owner: str) -> Entry | None:
-        start = self._end
-        entry = entry_of(member, owner, lambda: self._read(start, member.size))
-        if entry is not None and entry.kind == "file":
-            source = archive.extractfile(member)
-            assert source is not None
-            while chunk := source.read(CHUNK):
-                self._file.write(chunk)
-                self._end += len(chunk)
-        return entry
+    def _keep(self, stream: IO[bytes], size: int, owner: str) -> None:
+        end = self._end + size
+        while self._end < end:
+            chunk = stream.read(min(CHUNK, end - self._end))
+            if not chunk:
+                raise UnpackError(f"{owner} is truncated", id="archive-truncated")
+            self._file.write(chunk)
+            self._end += len(chunk)
 
     def _read(self, start: int, size: int) -> Iterator[bytes]:
         self._file.flush()
@@ -74,18 +68,12 @@ class Spool:
 
 def index(path: str, owner: str) -> list[Entry]:
     """All members of an uncompressed tar file, whose contents are read from that file. Raises UnpackError."""
-    entries = []
-    with damaged(owner), tarfile.open(path, mode="r:", bufsize=CHUNK, encoding="utf-8", errors=NAMES) as archive:
-        for member in archive:
-            if member.issparse():
-                raise UnpackError(f"{owner}: {member.name} is a sparse file", id="tar-member-sparse")
-            entry = entry_of(member, owner, partial(_section, path, member.offset_data, member.size))
-            if entry is not None:
-                entries.append(entry)
-        # tarfile treats a truncated header as the end.
-        if b"".join(_section(path, archive.offset, tarfile.BLOCKSIZE)).strip(b"\0"):
-            raise UnpackError(f"{owner} is damaged: it ends within a header", id="archive-damaged")
-    return entries
+    with damaged(owner), open(path, "rb") as file:  # noqa: PTH123
+        found = (
+            entry_of(member, owner, partial(_section, path, member.offset_data, member.size))
+            for member in Archive(file, owner)
+        )
+        return [entry for entry in found if entry is not None]
 
 
 def entry_of(member: tarfile.TarInfo, owner: str, read: Reader) -> Entry | None:

@@ -16,6 +16,7 @@ from typing import BinaryIO, Literal, cast
 
 from builder.digest import Digest
 from builder.errors import InvalidError
+from builder.smoke.image.layerpaths import LayerPaths
 from builder.smoke.image.layerstream import HashingStream, LayerStream, member_path
 from builder.smoke.image.opened import LayerBlob
 from builder.smoke.image.scan import ElfObject, MemberScanner, ScanOptions
@@ -105,21 +106,21 @@ def index_layer(
 ) -> LayerIndex:
     """Read one layer once, and copy files that `wanted` matches to `folder`. Raises InvalidError."""
     index = LayerIndex(blob, number)
+    paths = LayerPaths(blob.digest)
     scanner = MemberScanner(options, folder)
     hashing = HashingStream(blob.open()) if options.hash else None
     with LayerStream(cast("BinaryIO", hashing) if hashing else blob.open(), blob.digest) as stream:
         if hashing and blob.diff_id is None:
             stream.hash_unpacked()
         for member in stream:
-            path = member_path(member.name)
-            parent, _, name = path.rpartition("/")
-            if name == ".wh..wh..opq":
-                index.opaque.add(parent)
-            elif name.startswith(".wh."):
-                index.removed.add(f"{parent}/{name[4:]}".lstrip("/"))
+            change, path = paths.add(member_path(member.name), folder=member.isdir())
+            if change == "empties":
+                index.opaque.add(path)
+            elif change == "removes":
+                index.removed.add(path)
             elif member.islnk():
                 target = index.entries.get(member_path(member.linkname))
-                if target is None or not path:
+                if target is None or target.kind == "dir":
                     raise InvalidError(
                         f"the target of a hard link is not in the layer: {path}",
                         id="layer-hard-link-broken",
@@ -133,7 +134,6 @@ def index_layer(
                 )
                 index.entries[path] = entry
                 if kind == "file" and wanted.match(path):
-                    # A later member of the same name replaces the file, as it does when a layer is unpacked.
                     index.kept[path] = _keep(stream, member, folder)
                     with index.kept[path].open("rb") as file:
                         entry.machine, entry.object = scanner.scan_copy(file, path, member.size)

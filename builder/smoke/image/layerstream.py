@@ -12,6 +12,8 @@ from typing import Any, BinaryIO, Protocol, cast
 
 from builder.digest import Digest
 from builder.errors import InvalidError
+from builder.unpack.entry import UnpackError
+from builder.unpack.tar import Archive
 
 _CHUNK = 1 << 20
 _MOST_AT_ONCE = 32 << 20
@@ -19,6 +21,8 @@ _MOST_AT_ONCE = 32 << 20
 _LONGEST_PATH = 4096
 LARGEST = 64 << 30
 """bytes of an unpacked layer; no registry takes a blob of more than 10 GB."""
+_COMPRESSED = 32 << 10
+_GZIP = 16 + zlib.MAX_WBITS
 ZSTD = b"\x28\xb5\x2f\xfd"
 """The magic number of a zstd frame."""
 
@@ -135,19 +139,16 @@ class LayerStream:
 
     def __iter__(self) -> Iterator[tarfile.TarInfo]:
         try:
-            archive = tarfile.TarFile(fileobj=self.stream, mode="r")
-            member = archive.firstmember  # type: ignore[attr-defined]
-            while member is not None:
-                yield member
-                # Not archive.next(): it steps back by a byte, and keeps every member in memory.
-                self.stream.seek(archive.offset)
-                try:
-                    member = tarfile.TarInfo.fromtarfile(archive)
-                except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
-                    return
-        except (tarfile.TarError, ValueError, RecursionError) as error:
+            yield from Archive(self.stream, "the layer")
+        except UnpackError as error:
+            if error.id != "tar-ambiguous":
+                raise InvalidError(str(error), id="layer-unreadable", where=self._where) from error
             raise InvalidError(
-                f"the layer is not readable: {error}", id="layer-unreadable", where=self._where
+                str(error),
+                id="layer-ambiguous",
+                where=self._where,
+                cause="a container engine may unpack other files than those that are checked here",
+                next="build the image again with docker, buildah or builder",
             ) from error
 
     def copy(self, member: tarfile.TarInfo, write: Any) -> None:
@@ -194,10 +195,32 @@ def _decompress(file: io.BufferedReader[Any], compression: str) -> ForwardStream
         reader = zstandard.ZstdDecompressor().stream_reader(file, read_size=_CHUNK, read_across_frames=True)
         return ForwardStream(reader, zstandard.ZstdError)
     if compression == "gzip":
-        import gzip
-
-        return ForwardStream(gzip.GzipFile(fileobj=file, mode="rb"))
+        return ForwardStream(_Gunzip(file))
     return ForwardStream(file)
+
+
+class _Gunzip:
+    """Decompresses gzip as Go does: several members are one stream, and nothing may come after the last one."""
+
+    def __init__(self, file: io.BufferedReader[Any]) -> None:
+        self._file = file
+        self._inflate = zlib.decompressobj(_GZIP)
+        self._input = b""
+
+    def readinto(self, buffer: Any, /) -> int:
+        while True:
+            more = self._input or self._file.read(_COMPRESSED)
+            if self._inflate.eof:
+                if not more:
+                    return 0
+                self._inflate = zlib.decompressobj(_GZIP)
+            data = self._inflate.decompress(more, len(buffer))
+            self._input = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
+            if data:
+                buffer[: len(data)] = data
+                return len(data)
+            if not more and not self._inflate.eof:
+                raise EOFError("the gzip stream is cut")
 
 
 def member_path(name: str) -> str:

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import re
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +17,15 @@ import zstandard
 
 from builder.digest import Digest
 from builder.errors import BuilderError, InvalidError, UsageError
-from builder.smoke.image.opened import open_image, read_config
+from builder.smoke.image.index import LayerIndex, index_layer
+from builder.smoke.image.opened import LayerBlob, open_image, read_config
 from builder.smoke.report import Report, Result
 from builder.smoke.results import keep_results, read_results
 from builder.smoke.static.run import run_static
 from tests.support.errors import fails
-from tests.support.images import Member, hard, layout, link
+from tests.support.images import Member, hard, layout, link, tar
+from tests.support.oddtars import AMBIGUOUS
+from tests.support.oddtars import LAYERS as ODD_LAYERS
 
 PLATFORM = {"architecture": "arm64", "os": "linux"}
 DIGEST = Digest("sha256:" + "a" * 64)
@@ -172,9 +176,9 @@ def _pax(records: bytes) -> bytes:
 
 
 LAYERS: dict[str, tuple[bytes, str]] = {
-    "a name of gigabytes": (_bomb(_header("x", 1 << 30, tarfile.GNUTYPE_LONGNAME), 1 << 27), "layer-unreadable"),
-    "an extended header of gigabytes": (_bomb(_header("x", 1 << 30, tarfile.XHDTYPE), 1 << 27), "layer-unreadable"),
-    "headers without end": (_pax(b"14 path=abcde\n") * 3000 + _header("a", 0) + bytes(1024), "layer-unreadable"),
+    "a name of gigabytes": (_bomb(_header("x", 1 << 30, tarfile.GNUTYPE_LONGNAME), 1 << 27), "layer-ambiguous"),
+    "an extended header of gigabytes": (_bomb(_header("x", 1 << 30, tarfile.XHDTYPE), 1 << 27), "layer-ambiguous"),
+    "headers without end": (_pax(b"14 path=abcde\n") * 3000 + _header("a", 0) + bytes(1024), "layer-ambiguous"),
     "a name too long": (
         _pax(b"10009 path=" + b"a/" * 4998 + b"b\n") + _header("a", 0) + bytes(1024),
         "layer-path-long",
@@ -197,7 +201,7 @@ def test_a_layer_that_cannot_be_read_is_invalid(tmp_path: Path, layer: bytes, id
         ({"../../etc/x": b""}, "layer-path-outside"),
         ({"usr/h": hard("../../etc/passwd")}, "layer-path-outside"),
         ({"usr/h": hard("/etc/shadow")}, "layer-hard-link-broken"),
-        ({"usr/a": b"", ".": hard("usr/a")}, "layer-hard-link-broken"),
+        ({"usr/a": b"", ".": hard("usr/a")}, "layer-ambiguous"),
     ],
 )
 def test_a_path_outside_the_image_is_invalid(tmp_path: Path, files: dict[str, Any], id: str) -> None:
@@ -225,8 +229,9 @@ def test_names_are_printed_without_control_characters_and_kept_unchanged(tmp_pat
 
 
 def test_links_that_form_a_loop_or_lead_out_stay_inside(tmp_path: Path) -> None:
-    files = {"usr/a": link("b"), "usr/b": link("a"), "usr/out": link("/../../etc"), "usr/out/passwd": b"x"}
-    report = run_static(layout(tmp_path, [files]), None, [])
+    files = {"usr/a": link("b"), "usr/b": link("a"), "usr/out": link("/../../etc")}
+    through = tar({"usr/out/passwd": b"x"}, parents=False)
+    report = run_static(layout(tmp_path, [files, through]), None, [])
     assert report.results
 
 
@@ -257,3 +262,27 @@ def test_random_bytes_are_an_image_or_a_builder_error(tmp_path: Path) -> None:
         except BuilderError:
             continue
         assert report.results
+
+
+@pytest.mark.parametrize("layer", [*AMBIGUOUS.values(), *ODD_LAYERS.values()], ids=[*AMBIGUOUS, *ODD_LAYERS])
+@pytest.mark.parametrize("how", ["plain", "gzip", "zstd"])
+def test_a_layer_that_engines_unpack_to_other_files_is_refused(tmp_path: Path, layer: bytes, how: str) -> None:
+    with fails(InvalidError, "layer-ambiguous"):
+        run_static(layout(tmp_path, [layer], how=how), None, [])
+
+
+def test_members_of_gzip_are_one_stream_with_nothing_after_it(tmp_path: Path) -> None:
+    whole = tar({"usr/a": b"1" * 100_000, "usr/b": b"2"})
+    first, second = gzip.compress(whole[:5000]), gzip.compress(whole[5000:])
+    assert {"usr/a", "usr/b"} <= index_of(tmp_path / "1", first + second).entries.keys()
+    assert {"usr/a", "usr/b"} <= index_of(tmp_path / "2", first + gzip.compress(b"") * 300 + second).entries.keys()
+    for number, blob in enumerate((first + second + bytes(100), first + second + b"junk", first, first + second[:-4])):
+        with fails(InvalidError, "layer-unreadable"):
+            index_of(tmp_path / f"bad-{number}", blob)
+
+
+def index_of(where: Path, blob: bytes) -> LayerIndex:
+    """The index of a layer given as its blob."""
+    where.mkdir()
+    (where / "blob").write_bytes(blob)
+    return index_layer(LayerBlob(Digest.of(blob), len(blob), where / "blob"), 0, re.compile(r"(?!)"), where)
