@@ -105,7 +105,7 @@ def tree_of_archive(path: Path) -> tuple[str, str | None]:
     tops: set[str] = set()
     try:
         with gzip.open(path) as stream:
-            archive = Archive(stream, "the archive")
+            archive = Archive(stream, "the archive", may_comment=True)
             for member in archive:
                 top, _, name = member.name.rstrip("/").partition("/")
                 tops.add(top)

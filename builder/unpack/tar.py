@@ -57,8 +57,12 @@ class Archive:
     Iterating raises UnpackError: `archive-damaged`, or `tar-ambiguous` for what programs read differently.
     """
 
-    def __init__(self, stream: Stream, owner: str) -> None:
-        """owner: the archive's name in errors."""
+    def __init__(self, stream: Stream, owner: str, *, may_comment: bool = False) -> None:
+        """owner: the archive's name in errors. may_comment: a global header with nothing but a comment is no error.
+
+        Container engines remove a file that has the name of a global header.
+        """
+        self._may_comment = may_comment
         self.comment: str | None = None
         self._stream = stream
         self._owner = owner
@@ -76,8 +80,8 @@ class Archive:
                     raise self._ambiguous("several extended headers before one member")
                 if member.type != tarfile.XGLTYPE:
                     before[member.type] = records
-                elif before or records.keys() - {b"comment"}:
-                    raise self._ambiguous("a global header, which changes other members for some programs only")
+                elif before or records.keys() - {b"comment"} or not self._may_comment:
+                    raise self._ambiguous("a global header")
                 else:
                     self.comment = records.get(b"comment", b"").decode("utf-8", "replace")
                 start = after
@@ -138,13 +142,13 @@ class Archive:
             return int(octal[1] or b"0", 8)
         value = int.from_bytes(field[1:], "big")
         if field[0] != 0x80 or value >= 1 << 63:
-            raise self._ambiguous(f"the {what} {field!r} is not a number in octal or base 256")
+            raise self._ambiguous(f"a {what} that is not a number in octal or base 256, {field!r}")
         return value
 
     def _text(self, field: bytes) -> bytes:
         text, _, rest = field.partition(b"\0")
         if rest.strip(b"\0"):
-            raise self._ambiguous(f"data after the end of a name: {field!r}")
+            raise self._ambiguous(f"data after the end of a name, {field!r}")
         return text
 
     def _extension(self, member: tarfile.TarInfo) -> dict[bytes, bytes]:
@@ -198,7 +202,7 @@ class Archive:
             raise self._ambiguous(f"a member of the type {member.type!r}")
         expected = _FILE_TYPES[member.type]
         if expected is not None and member.mode & ~0o7777 not in (0, expected):
-            raise self._ambiguous(f"the mode {member.mode:o} is of another type of file")
+            raise self._ambiguous(f"a mode of another type of file, {member.mode:o}")
         link = member.type in (tarfile.LNKTYPE, tarfile.SYMTYPE)
         if not link:
             member.linkname = ""

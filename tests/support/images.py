@@ -37,8 +37,8 @@ def link(target: str) -> Member:
     return Member(mode=0o777, type=tarfile.SYMTYPE, link=target)
 
 
-def hard(target: str) -> Member:
-    return Member(type=tarfile.LNKTYPE, link=target)
+def hard(target: str, mode: int = 0o644, uid: int = 0) -> Member:
+    return Member(mode=mode, type=tarfile.LNKTYPE, link=target, uid=uid)
 
 
 def program(data: bytes) -> Member:

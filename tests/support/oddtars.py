@@ -10,6 +10,11 @@ END = bytes(1024)
 FILE = b"content\n"
 
 
+def _summed(block: bytes) -> bytes:
+    block = block[:148] + b" " * 8 + block[156:]
+    return block[:148] + b"%06o\0 " % sum(block) + block[156:]
+
+
 def header(
     name: bytes = b"usr/file",
     size: bytes | int = 0,
@@ -27,8 +32,7 @@ def header(
     size = b"%011o\0" % size if isinstance(size, int) else size
     block = name.ljust(100, b"\0") + mode.ljust(8, b"\0") + uid + b"0000000\0" + size.ljust(12, b"\0") + mtime
     block += b" " * 8 + kind + link.ljust(100, b"\0") + magic + bytes(80) + prefix.ljust(155, b"\0")
-    block = block.ljust(500, b"\0") + rest.ljust(12, b"\0")
-    return block[:148] + b"%06o\0 " % sum(block) + block[156:]
+    return _summed(block.ljust(500, b"\0") + rest.ljust(12, b"\0"))
 
 
 def padded(data: bytes) -> bytes:
@@ -78,6 +82,7 @@ AMBIGUOUS: dict[str, bytes] = {
     + pax({"comment": "x"}, b"g")
     + file()
     + END,
+    "a global header removes the file of its name": file(b"PaxHeaders/x") + pax({"comment": "x"}, b"g") + END,
     "two extended headers": pax({"path": "usr/a"}) + pax({"path": "usr/b"}) + file() + END,
     "two long names": long_name(b"usr/a") + long_name(b"usr/b") + file() + END,
     "a long name and an extended header": long_name(b"usr/a") + pax({"path": "usr/b"}) + file() + END,
@@ -139,7 +144,6 @@ DAMAGED: dict[str, bytes] = {
 }
 READ: dict[str, tuple[bytes, dict[str, str | bytes]]] = {
     # name: (an archive that all programs read alike, its links (text) and files (bytes))
-    "a comment in a global header": (pax({"comment": "a" * 40}, b"g") + file() + END, {"usr/file": FILE}),
     "an extended name": (pax({"path": "usr/käse"}) + file() + END, {"usr/käse": FILE}),
     "an extended size": (pax({"size": "8"}) + header(size=0) + padded(FILE) + END, {"usr/file": FILE}),
     "an extended attribute": (pax({"SCHILY.xattr.user.a": b"\0\xff"}) + file() + END, {"usr/file": FILE}),
@@ -185,5 +189,19 @@ LAYERS: dict[str, bytes] = {
     "a whiteout without a name": file(b"usr/.wh.", b"") + END,
     "a whiteout of the folder": file(b"usr/.wh..", b"") + END,
     "a whiteout of the parent": file(b"usr/.wh...", b"") + END,
+    "a whiteout of all after its files": file() + file(b"usr/.wh..wh..opq", b"") + END,
+    "a folder twice": header(b"usr/", kind=b"5") + header(b"usr/", kind=b"5") + END,
+    "a hard link of another mode": file() + header(b"usr/b", kind=b"1", link=b"usr/file", mode=b"0004755\0") + END,
     "a file of aufs": file(b".wh..wh.plnk/x") + file(b".wh..wh.aufs") + END,
 }
+
+
+def renamed(data: bytes, folder: bytes) -> bytes:
+    """The archive with another name of three bytes for the folder `usr`, and with valid checksums again."""
+    out = bytearray(data.replace(b"usr/", folder + b"/"))
+    for start in range(0, len(out) - 511, 512):
+        if data[start + 257 : start + 262] == b"ustar" or data[start : start + 512] == _summed(
+            data[start : start + 512]
+        ):
+            out[start : start + 512] = _summed(out[start : start + 512])
+    return bytes(out)

@@ -16,7 +16,7 @@ from typing import BinaryIO, Literal, cast
 
 from builder.digest import Digest
 from builder.errors import InvalidError
-from builder.smoke.image.layerpaths import LayerPaths
+from builder.smoke.image.layerpaths import LayerPaths, ambiguous
 from builder.smoke.image.layerstream import HashingStream, LayerStream, member_path
 from builder.smoke.image.opened import LayerBlob
 from builder.smoke.image.scan import ElfObject, MemberScanner, ScanOptions
@@ -126,6 +126,8 @@ def index_layer(
                         id="layer-hard-link-broken",
                         where=blob.digest,
                     )
+                if (target.mode, target.uid, target.gid) != (member.mode & 0o7777, member.uid, member.gid):
+                    raise ambiguous(f"a hard link of another mode or owner than its file: {path}", blob.digest)
                 index.entries[path] = target
             elif path:
                 kind = _KINDS.get(member.type, "file")

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Protocol, cast
 
 from builder.digest import Digest
 from builder.errors import InvalidError
+from builder.smoke.image.layerpaths import ambiguous
 from builder.unpack.entry import UnpackError
 from builder.unpack.tar import Archive
 
@@ -143,13 +144,7 @@ class LayerStream:
         except UnpackError as error:
             if error.id != "tar-ambiguous":
                 raise InvalidError(str(error), id="layer-unreadable", where=self._where) from error
-            raise InvalidError(
-                str(error),
-                id="layer-ambiguous",
-                where=self._where,
-                cause="a container engine may unpack other files than those that are checked here",
-                next="build the image again with docker, buildah or builder",
-            ) from error
+            raise ambiguous(str(error), self._where) from error
 
     def copy(self, member: tarfile.TarInfo, write: Any) -> None:
         """Pass the member's content to `write`, in pieces."""

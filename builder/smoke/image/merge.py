@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from builder.smoke.image.index import Entry, LayerIndex
+from builder.smoke.image.layerpaths import ambiguous
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,24 +20,29 @@ class Covered:
 
 
 def merge(layers: Iterable[LayerIndex], covered: list[Covered] | None = None) -> dict[str, Entry]:
-    """The entries that a container sees, with whiteouts applied. covered: gets the covered entries."""
+    """The entries that a container sees, with whiteouts applied. covered: gets the covered entries.
+
+    Raises InvalidError for members below a link or file of a lower layer.
+    """
     merged: dict[str, Entry] = {}
     for layer in layers:
+        for path in (*layer.removed, *layer.opaque):
+            folder = path if path in layer.opaque else path.rpartition("/")[0]
+            while folder and folder not in layer.entries:
+                _check_folder(merged, folder, layer)
+                folder = folder.rpartition("/")[0]
         _drop(merged, layer.removed, layer.opaque)
-        folders: dict[str, str] = {"": ""}
+        folders = {""}
         replaced: set[str] = set()
         for path, entry in layer.entries.items():
-            parent, _, name = path.rpartition("/")
-            place = _real(merged, parent, folders, entry.layer)
-            real = f"{place}/{name}" if place else name
-            below = merged.get(real)
+            _add_parents(merged, path.rpartition("/")[0], folders, layer)
+            below = merged.get(path)
             if below is not None and below.kind == "dir" and entry.kind != "dir":
-                replaced.add(real)
+                replaced.add(path)
             if covered is not None and below is not None and _hides(entry, below):
-                covered.append(Covered(real, below.kind, below.layer, entry.layer))
+                covered.append(Covered(path, below.kind, below.layer, entry.layer))
             # A directory over a symlink hides the symlink and its target, as in a container.
-            merged[real] = entry
-            folders.pop(path, None)
+            merged[path] = entry
         if replaced:
             _drop(merged, set(), replaced, since=layer.number)
     return merged
@@ -47,26 +52,20 @@ def _hides(entry: Entry, below: Entry) -> bool:
     return below.layer < entry.layer and not below.kind == entry.kind == "dir"
 
 
-def _real(merged: dict[str, Entry], folder: str, known: dict[str, str], layer: int) -> str:
-    """The path of a layer's folder with symlinks of lower layers followed; missing folders are added."""
-    names: list[str] = []
+def _add_parents(merged: dict[str, Entry], folder: str, known: set[str], layer: LayerIndex) -> None:
+    """Add the folders of a layer's member that no layer has as a member."""
     while folder not in known:
-        folder, _, name = folder.rpartition("/")
-        names.append(name)
-    place = known[folder]
-    for name in reversed(names):
-        folder = f"{folder}/{name}" if folder else name
-        place = f"{place}/{name}" if place else name
-        for _ in range(40):
-            entry = merged.get(place)
-            if entry is None or entry.kind != "symlink":
-                break
-            start = "" if entry.link.startswith("/") else place.rpartition("/")[0]
-            place = os.path.normpath(f"/{start}/{entry.link}").lstrip("/")
-        if place and place not in merged:
-            merged[place] = Entry("dir", 0o755, 0, 0, 0, "", layer, place)
-        known[folder] = place
-    return place
+        _check_folder(merged, folder, layer)
+        merged.setdefault(folder, Entry("dir", 0o755, 0, 0, 0, "", layer.number, folder))
+        known.add(folder)
+        folder = folder.rpartition("/")[0]
+
+
+def _check_folder(merged: dict[str, Entry], folder: str, layer: LayerIndex) -> None:
+    # Below a link of a lower layer, some engines follow the link and others make a folder that hides it.
+    found = merged.get(folder)
+    if found is not None and found.kind != "dir":
+        raise ambiguous(f"the layer changes files below /{folder}, a {found.kind} of a lower layer", layer.blob.digest)
 
 
 def _drop(merged: dict[str, Entry], removed: set[str], emptied: set[str], since: int | None = None) -> None:

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,14 +94,18 @@ def test_a_folder_hides_the_link_below_it(tmp_path: Path) -> None:
         tree.resolve("/lib/a")
 
 
-def test_without_parents_a_file_goes_through_the_link(tmp_path: Path) -> None:
-    tree = tree_of(tmp_path, {"lib": link("usr/lib"), "usr/lib/a": b"a"}, tar({"lib/b": b"b"}, parents=False))
-    assert tree.read("/usr/lib/b") == b"b"
-    assert "lib/b" not in tree.entries
+@pytest.mark.parametrize("below", [link("usr/lib"), b"a file"])
+@pytest.mark.parametrize("name", ["lib/b", "lib/c/b", "lib/.wh.a", "lib/c/.wh.a", "lib/.wh..wh..opq"])
+def test_a_layer_cannot_reach_through_a_link_or_file_of_a_lower_one(tmp_path: Path, below: Any, name: str) -> None:
+    lower = {"lib": below, "usr/lib/a": b"a"}
+    with fails(InvalidError, "layer-ambiguous"):
+        tree_of(tmp_path, lower, tar({name: b""}, parents=False))
+    # With a member for the folder, the folder takes the place of the link or file.
+    assert tree_of(tmp_path / "folder", lower, tar({name: b""})).stat("lib").kind == "dir"
 
 
 def test_hard_links_share_content(tmp_path: Path) -> None:
-    tree = tree_of(tmp_path, {"a": Member(elf(), 0o755), "b": hard("a")}, {"a": b"other"})
+    tree = tree_of(tmp_path, {"a": Member(elf(), 0o755), "b": hard("a", 0o755)}, {"a": b"other"})
     assert tree.read("b") == elf()
     assert tree.stat("b").machine == 183
     assert tree.read("a") == b"other"
