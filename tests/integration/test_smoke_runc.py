@@ -243,7 +243,7 @@ def test_unpacked_image(tmp_path: Path) -> None:
     layers: list[Files] = [
         {
             "usr/bin/a": Member(b"1", 0o4755, uid=7),
-            "usr/bin/b": hard("usr/bin/a"),
+            "usr/bin/b": hard("usr/bin/a", 0o4755, 7),
             "escape": link(str(outside)),
             "gone/x": b"",
             "srv": folder(0o1777),
