@@ -15,7 +15,8 @@ from builder.mirror.artifact import ARTIFACT, EMPTY, Artifact
 from builder.oci.layout import list_entry, locked, prepare, read_index
 from builder.oci.manifest import verified
 from builder.regular import open_regular
-from builder.store.blobs import CHUNK, Blobs, BlobWriter, disk_error, remove
+from builder.store.blobs import CHUNK, Blobs, BlobWriter, disk_error
+from builder.store.removal import remove
 
 _PARTIAL = ".partial"
 

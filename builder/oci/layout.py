@@ -17,8 +17,9 @@ from builder.errors import EngineError, PinError, UsageError
 from builder.jsontext import read_json
 from builder.oci.assemble import Image, ImageLayer
 from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
-from builder.store.blobs import Blobs, disk_error, hash_of, remove
+from builder.store.blobs import Blobs, disk_error, hash_of
 from builder.store.claims import try_lock
+from builder.store.removal import remove
 from builder.store.store import Store
 
 _NAME = "org.opencontainers.image.ref.name"

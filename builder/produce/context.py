@@ -17,8 +17,9 @@ from builder.model.plan import Plan
 from builder.produce.build import Builder
 from builder.produce.dockerfile import write_context
 from builder.produce.survey import check_space, survey_roots
-from builder.store.blobs import disk_error, remove
+from builder.store.blobs import disk_error
 from builder.store.records import LayerRecord
+from builder.store.removal import remove
 from builder.store.store import Store
 
 

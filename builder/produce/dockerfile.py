@@ -15,8 +15,9 @@ from builder.model.inputs import Input
 from builder.model.plan import PlannedLayer
 from builder.oci.layerblob import write_layer
 from builder.produce.files import unpack_failed, with_receipt
-from builder.store.blobs import hash_of, remove
+from builder.store.blobs import hash_of
 from builder.store.records import LayerRecord
+from builder.store.removal import remove
 from builder.store.store import Store
 from builder.unpack.entry import UnpackError
 from builder.unpack.spool import index

@@ -15,6 +15,7 @@ from typing import TypeGuard
 from builder.digest import Digest
 from builder.errors import EngineError, PinError
 from builder.regular import NotRegularError, is_regular, open_regular
+from builder.store.removal import remove
 
 CHUNK = 1 << 20
 
@@ -168,19 +169,6 @@ def put_in_place(file: Path, target: Path) -> None:
     except IsADirectoryError:
         remove(target)
         file.replace(target)
-
-
-def remove(path: Path) -> None:
-    """Remove a file or a whole tree, whatever its permissions."""
-    import shutil
-
-    if path.is_dir() and not path.is_symlink():
-        for folder, _, _ in os.walk(path):
-            with contextlib.suppress(OSError):
-                Path(folder).chmod(0o700)
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def is_full(error: BaseException) -> TypeGuard[OSError]:

@@ -14,7 +14,8 @@ from typing import IO
 
 from builder.errors import EngineError
 from builder.regular import NotRegularError, is_regular, open_regular
-from builder.store.blobs import disk_error, remove
+from builder.store.blobs import disk_error
+from builder.store.removal import remove
 
 _OWNER = re.compile(r"[0-9]+\.[0-9a-f]{8}")
 _HEADER = "claims"

@@ -11,8 +11,8 @@ from pathlib import Path
 from builder.digest import Digest
 from builder.jsontext import parse_json
 from builder.regular import read_regular
-from builder.store.blobs import remove
 from builder.store.records import read_record
+from builder.store.removal import remove
 from builder.store.retention import Contents, GcReport, Item, Policy, Record, decide, digests
 from builder.store.store import SMALL, Store
 

@@ -33,7 +33,7 @@ from builder.attest.receipt import is_receipt_of
 from builder.digest import Digest
 from builder.errors import PinError, UsageError
 from builder.regular import NotRegularError, open_regular, read_regular
-from builder.store.blobs import Blobs, chunks_of, disk_error, hash_of, remove
+from builder.store.blobs import Blobs, chunks_of, disk_error, hash_of
 from builder.store.claims import Claims, try_lock
 from builder.store.records import (
     LayerRecord,
@@ -44,6 +44,7 @@ from builder.store.records import (
     read_record,
     write_record,
 )
+from builder.store.removal import remove
 
 SMALL = 64 << 20
 """Bytes; the limit of blobs that are read in one piece: manifests, configs and receipts."""

@@ -8,8 +8,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 TEXT = "the user's own text\n"
+PLAIN = 12345
+"""A user and group that are not root."""
 _CALLS = ("open", "os.", "fcntl.", "tempfile.", "shutil.")
 
 
@@ -87,3 +90,29 @@ def killed_at(number: int, work: Callable[[], object]) -> bool:
         return True
     assert os.WEXITSTATUS(status) == 0
     return False
+
+
+def as_plain_user(work: Callable[[], object]) -> None:
+    """Run `work` in a child process that is not root, and raise AssertionError when it fails."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setgid(PLAIN)
+                os.setuid(PLAIN)
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@contextmanager
+def plain_folder() -> Iterator[Path]:
+    """A folder that `as_plain_user` can reach and owns; pytest's own folders admit nobody else than their owner."""
+    with TemporaryDirectory() as name:
+        if os.geteuid() == 0:
+            os.chown(name, PLAIN, PLAIN)
+        yield Path(name)

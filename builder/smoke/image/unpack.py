@@ -17,6 +17,7 @@ from builder.smoke.image.layerstream import LayerStream, member_path
 from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.tree import ImageTree
 from builder.store.blobs import disk_error
+from builder.store.removal import remove
 
 _NOBODY = 65534
 _MODE = 0o1777
@@ -134,24 +135,12 @@ def _files(tree: ImageTree, number: int, root: Path, owners: Owners) -> None:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder that a container wrote to: parts may be unreadable, and a process may still be writing."""
+    """Remove a folder that a container wrote to; a process of it may still be writing."""
     for pause in (0.0, 0.1, 0.5):
         time.sleep(pause)
+        remove(folder)
         if not folder.exists():
             return
-        with contextlib.suppress(OSError):
-            _remove(str(folder))
-
-
-def _remove(folder: str) -> None:
-    Path(folder).chmod(0o700)
-    with os.scandir(folder) as entries:
-        for entry in list(entries):
-            if entry.is_dir(follow_symlinks=False):
-                _remove(entry.path)
-            else:
-                Path(entry.path).unlink()
-    Path(folder).rmdir()
 
 
 def free_bytes(folder: Path) -> int:
