@@ -7,7 +7,7 @@ from tests.support.fuzz import times
 
 __all__ = ["cli", "engine", "make_plan", "make_project", "mirror", "online", "small", "small_disk", "store"]
 
-# How long an example takes says nothing about it on a machine that does other work besides.
+# On a machine with other load the time of an example is not significant.
 settings.register_profile("shared-machine", deadline=None, max_examples=times(100))
 settings.load_profile("shared-machine")
 

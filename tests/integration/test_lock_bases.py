@@ -216,7 +216,7 @@ def test_a_manifest_with_a_wrong_digest(project: Project, images: Images, reposi
     project.pin(arm, top)
     for text in (err, project.refused(4, "lock", "--check", "--remote", "vendor")):
         assert f"expected {arm}" in text
-        assert "next:  check the registry, and any mirror or proxy before it" in text, "no new pin mends that"
+        assert "next:  check the registry, and any mirror or proxy before it" in text, "a new pin does not correct that"
     assert f"expected {arm}" in project.not_built(4)
     front.wrong = {f"/v2/{repository}/manifests/{top}": wrong}
     assert "another manifest under this digest" in project.refused(4, "lock", "--check", "--remote", "vendor")

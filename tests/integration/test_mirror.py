@@ -157,7 +157,7 @@ def test_an_engine_reads_a_base_from_the_mirror(
         built = bench.build(plan, bench.source(), store)
     except LayoutError:
         assert engine.name == "docker"
-        pytest.skip("this docker's builder reads no folders; that it says so is what can be seen here")
+        pytest.skip("the builder of this docker reads no folders; only its error can be tested")
     listing = store.read(built.records["reader"].listing).decode()
     assert '["opt/reader/copy.py", "file", 420, 9, ""]' in listing
     assert list(store.tmp.iterdir()) == []
@@ -193,7 +193,7 @@ def test_an_engine_pulls_a_base_for_steps_that_have_no_network(
 ) -> None:
     if not engine.probe().usable:
         pytest.skip(f"{engine.name} cannot be used here")
-    # docker takes a registry on loopback without TLS; buildah wants to be told.
+    # docker accepts a registry on loopback without TLS; buildah needs an option.
     (tmp_path / "registries.conf").write_text(f'[[registry]]\nlocation = "{host}"\ninsecure = true\n')
     monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(tmp_path / "registries.conf"))
     layer = gzip.compress(tar(with_folders({"usr/lib/base.py": "the base\n"})), mtime=0)

@@ -55,7 +55,7 @@ class User:
         write_files(self.folder / "home", json.loads(text))
 
     def lock(self, **environ: str) -> tuple[int, str]:
-        """Pin the base: the exit code and all that was said. It is written when that is 0, and only then."""
+        """Pin the base: the exit code and the whole output. The pin is written only when the exit code is 0."""
         base = vendor_base(f"{self.host}/team/app:1", "", pin={"image": f"{self.host}/team/app:1"})
         write_files(self.folder, {"project/recipes/bases/vendor.yaml": base})
         file = self.folder / "project/recipes/bases/vendor.yaml"
@@ -88,7 +88,7 @@ def filled(host: str, folder: Path) -> User:
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
-    """Of a registry that wants a password."""
+    """A user of a registry that demands a password."""
     folder = tmp_path_factory.mktemp("htpasswd")
     (folder / "htpasswd").write_text(HTPASSWD)
     with running(folder, {"htpasswd": {"realm": "basic", "path": str(folder / "htpasswd")}}) as host:
@@ -103,7 +103,7 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tokens]:
 
 @pytest.fixture(scope="module")
 def guarded(tokens: Tokens, tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
-    """Of a registry that wants tokens."""
+    """A user of a registry that demands tokens."""
     folder = tmp_path_factory.mktemp("guarded")
     with running(folder, tokens.auth) as host:
         yield filled(host, folder)
@@ -111,7 +111,7 @@ def guarded(tokens: Tokens, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def user(request: pytest.FixtureRequest, tmp_path: Path) -> User:
-    """The one of the registry that is asked for, with an empty home."""
+    """A user of the registry of the parameter, with an empty home."""
     one: User = request.getfixturevalue(request.param)
     return User(tmp_path, one.host, one.arm)
 

@@ -1,1 +1,1 @@
-"""What tests of several parts share: small projects, inputs made in Python, a mirror, an engine without processes."""
+"""Code that several tests share: small projects, inputs made in Python, a mirror, an engine without processes."""

@@ -21,7 +21,7 @@ PASSWD = {
     "usr/share/base-passwd/passwd.master": "root::0:0:root:/root:/bin/bash\nnobody:*:65534:65534:nobody:/:/bin/false\n",
     "usr/share/base-passwd/group.master": "root:*:0:\nnogroup:*:65534:\n",
 }
-"""What the package base-passwd brings, without which there is no root."""
+"""The files of the package base-passwd, which every root needs."""
 
 
 def deb(

@@ -60,7 +60,7 @@ class FakeContainer:
 
 
 Program = Callable[[FakeContainer], int]
-"""What a container runs: it returns the exit status. It runs in a thread and ends soon after `asked` is set."""
+"""The program of a container; returns the exit status. It runs in a thread and ends soon after `asked` is set."""
 
 
 def succeed(container: FakeContainer) -> int:

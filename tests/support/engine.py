@@ -18,7 +18,7 @@ from tests.support.tars import Members, tar
 
 @dataclass(frozen=True)
 class Seen:
-    """A request, and what lay in its folders when it was made."""
+    """A request, and the files in its folders at that time."""
 
     request: BuildRequest
     dockerfile: str
@@ -44,7 +44,7 @@ class FakeEngine:
         return EngineInfo(self.name, "1")
 
     def members(self, request: BuildRequest) -> Members | None:
-        """What is made of a request; nothing when it fails. Called by several threads at once."""
+        """The files for a request; none when the build fails. Several threads call it at once."""
         return self.targets.get(request.target)
 
     def build(self, request: BuildRequest, tar_file: Path, log: Log) -> None:

@@ -1,4 +1,4 @@
-"""How much is generated: BUILDER_FUZZ multiplies every number of examples (default 1, nightly more).
+"""The number of generated examples: BUILDER_FUZZ multiplies every number of examples (default 1, nightly more).
 
 BUILDER_FUZZ_SEED chooses other examples of the mutator; hypothesis has a seed of its own.
 """

@@ -1,4 +1,4 @@
-"""What the gpu tier's probes print on a GB10: recorded on other GPUs and edited to a GB10's values."""
+"""The output of the gpu tier's probes on a GB10: recorded on other GPUs and edited to a GB10's values."""
 
 from __future__ import annotations
 

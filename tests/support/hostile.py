@@ -1,4 +1,4 @@
-"""What a hostile or damaged folder holds in place of a file, a time limit, and processes that are killed half way."""
+"""Objects that a hostile or damaged folder has in place of a file; a time limit; processes that are killed half way."""
 
 from __future__ import annotations
 

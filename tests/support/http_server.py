@@ -18,18 +18,18 @@ Answer = Callable[["Handler"], None]
 
 @dataclass
 class Server:
-    """Paths to answers; a list is used up from the front, its last answer stays. Records what was asked."""
+    """Paths to answers; a list is used up from the front, its last answer stays. Records the requests."""
 
     address: str = ""
     answers: dict[str, list[Answer]] = field(default_factory=dict)
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
 
     def on(self, path: str, *answers: Answer) -> None:
-        """What `path` answers, one after the other."""
+        """The answers of `path`, in order."""
         self.answers[path] = list(answers)
 
     def count(self, path: str) -> int:
-        """How often `path` was asked for."""
+        """The number of requests for `path`."""
         return sum(asked == path for asked, _ in self.asked)
 
 

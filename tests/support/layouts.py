@@ -1,4 +1,4 @@
-"""A small image for an OCI layout, and what a layout holds."""
+"""A small image for an OCI layout, and readers of a layout."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ def names(folder: Path) -> dict[str, str]:
 
 
 def blobs(folder: Path) -> dict[str, bytes]:
-    """Every blob by the digest that its name says."""
+    """Every blob by the digest in its file name."""
     return {Digest.from_hex(path.name): path.read_bytes() for path in (folder / "blobs/sha256").iterdir()}

@@ -1,4 +1,4 @@
-"""A package index and a Debian archive on 127.0.0.1 that remember what they were asked for."""
+"""A package index and a Debian archive on 127.0.0.1 that record requests."""
 
 from __future__ import annotations
 

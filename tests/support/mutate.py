@@ -41,7 +41,7 @@ class Mutator:
         self.data = json.loads(text) if kind == "json" else yaml.safe_load(text)
 
     def some(self, count: int) -> Iterator[bytes]:
-        """`count` variants: a third of them damaged text, the others valid files that say something else."""
+        """`count` variants: a third of them damaged text, the others valid files with other values."""
         for number in range(count):
             yield self.damaged() if number % 3 == 0 else self.changed()
 

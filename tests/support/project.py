@@ -253,4 +253,4 @@ def sample() -> Sample:
 
 
 WIDGET: dict[str, Content] = {"opt/widget/lib/libwidget.so": b"\x7fELF widget"}
-"""What an engine makes for the layer `compiled`."""
+"""The files that an engine makes for the layer `compiled`."""

@@ -35,7 +35,7 @@ def test_every_image_that_the_documents_name_is_a_base(name: str) -> None:
 
 
 @pytest.mark.parametrize("base", [base for base in PROJECT.bases.values() if base.pin], ids=lambda base: base.name)
-def test_a_pin_says_where_it_comes_from(base: Base) -> None:
+def test_a_pin_with_digests_has_evidence_and_confidence(base: Base) -> None:
     assert base.pin is not None
     if base.pin.manifest or base.pin.index:
         assert base.pin.evidence
@@ -47,7 +47,7 @@ UBUNTU = {"22.04": "2.35", "24.04": "2.39"}
 
 
 @pytest.mark.parametrize("base", [base for base in PROJECT.bases.values() if base.pin], ids=lambda base: base.name)
-def test_a_base_agrees_with_what_its_vllm_is_built_with(base: Base) -> None:
+def test_the_facts_of_a_base_match_the_option_table_of_its_vllm(base: Base) -> None:
     assert base.pin is not None
     assert is_own_pin(base.pin)
     assert (base.pin.seal is None) == (base.pin.manifest is None)

@@ -1,4 +1,4 @@
-"""Every error has a stable id, and tests/golden/messages.txt holds its words.
+"""Every error has a stable id, and tests/golden/messages.txt holds the texts.
 
 After a change of words: `python -m tests.unit.test_messages` writes the file; read its diff as a user would.
 """
@@ -33,7 +33,7 @@ def test_an_id_belongs_to_one_class_of_error() -> None:
     assert {id: sorted(found) for id, found in kinds.items() if len(found) > 1} == {}
 
 
-def test_the_words_are_those_of_the_snapshot() -> None:
+def test_the_texts_equal_the_snapshot() -> None:
     assert SNAPSHOT.read_text("utf-8") == snapshot(), "run: python -m tests.unit.test_messages"
 
 

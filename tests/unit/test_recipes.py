@@ -47,7 +47,7 @@ def test_measured_speeds_have_a_source(name: str, speed: str) -> None:
 
 
 @pytest.mark.parametrize("name", HERMETIC)
-def test_what_can_be_hermetic_plans_without_a_registry_and_shares_the_base(name: str) -> None:
+def test_hermetic_recipes_plan_without_a_registry_and_share_the_base(name: str) -> None:
     plan = resolve(PROJECT, PROJECT.recipe(name), base="hermetic")
     assert plan.base_image is None
     again = resolve(PROJECT, PROJECT.recipe("nemotron-omni"), base=plan.base)
@@ -66,7 +66,7 @@ def test_most_recipes_can_be_hermetic() -> None:
     }
 
 
-def test_two_hermetic_bases_share_what_is_the_same_in_both() -> None:
+def test_two_hermetic_bases_share_equal_layers() -> None:
     recipe = PROJECT.recipe("nemotron-omni")
     one, other = (resolve(PROJECT, recipe, base=base) for base in ("hermetic-0.20", "hermetic-0.23"))
     keys = {layer.key for layer in one.layers if layer.key} & {layer.key for layer in other.layers if layer.key}
@@ -74,7 +74,7 @@ def test_two_hermetic_bases_share_what_is_the_same_in_both() -> None:
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_every_profile_plans_on_its_base_or_says_that_it_is_not_pinned(name: str) -> None:
+def test_every_profile_plans_on_its_base_unless_the_base_is_not_pinned(name: str) -> None:
     recipe = PROJECT.recipe(name)
     for profile in (None, *recipe.profiles):
         try:

@@ -1,4 +1,4 @@
-"""Versions: what is read from a program's answer, and in which order versions are."""
+"""Versions: reading a version from the output of a program, and the order of versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ledger lets through what is locked and nothing else, and misses what was not read."""
+"""A ledger accepts only locked inputs and reports locked inputs that were not read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def all_of(layer: PlannedLayer) -> list[Used]:
     return [*inputs, *(Used("file", path, Digest.of(data)) for path, data in layer.context.items()), ROOT]
 
 
-def test_all_that_is_locked_may_be_read_and_is_in_the_receipt(compiled: PlannedLayer) -> None:
+def test_locked_inputs_may_be_read_and_are_in_the_receipt(compiled: PlannedLayer) -> None:
     ledger = Ledger(compiled, [ROOT])
     for item in reversed(all_of(compiled)):
         ledger.read(item)
@@ -44,14 +44,14 @@ def test_all_that_is_locked_may_be_read_and_is_in_the_receipt(compiled: PlannedL
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_other_bytes_are_refused(compiled: PlannedLayer, number: int) -> None:
+def test_an_input_with_other_bytes_is_refused(compiled: PlannedLayer, number: int) -> None:
     item = all_of(compiled)[number]
     with fails(PinError, "input-not-as-locked") as caught:
         Ledger(compiled, [ROOT]).read(replace(item, digest=Digest.from_hex("c" * 64)))
     assert (caught.value.code, item.digest in caught.value.cause) == (ExitCode.PIN, True)
 
 
-def test_what_is_not_locked_is_refused(compiled: PlannedLayer) -> None:
+def test_an_input_that_is_not_locked_is_refused(compiled: PlannedLayer) -> None:
     for item in (Used("wheel", "other.whl", Digest.from_hex("c" * 64)), replace(ROOT, kind="base"), ROOT):
         with fails(PinError, "input-not-as-locked"):
             Ledger(compiled).read(item)
@@ -60,7 +60,7 @@ def test_what_is_not_locked_is_refused(compiled: PlannedLayer) -> None:
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_what_was_not_read_is_missed(compiled: PlannedLayer, number: int) -> None:
+def test_a_locked_input_that_was_not_read_is_an_error(compiled: PlannedLayer, number: int) -> None:
     ledger = Ledger(compiled, [ROOT])
     left = all_of(compiled)[number]
     for item in all_of(compiled):

@@ -1,4 +1,4 @@
-"""`builder build --all`: what can be built is built, the rest is named with its reason, and only a failure fails."""
+"""`builder build --all` builds each recipe that can be built and names the others; only a failed build is an error."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def several(online: Cli) -> Cli:
     return online
 
 
-def test_what_can_be_built_is_and_the_rest_is_left_out_with_its_reason(several: Cli) -> None:
+def test_recipes_that_cannot_be_built_are_skipped_with_a_reason(several: Cli) -> None:
     said = several(*ALL)
     assert said.code == 0
     assert [line.split()[1] for line in said.out.splitlines()] == ["second", "tiny"]
@@ -79,7 +79,7 @@ def test_a_base_that_does_not_exist_is_wrong_usage(several: Cli) -> None:
     several("build", "--all", "--base", "nowhere").failed(2, "name-unknown")
 
 
-def test_one_failure_does_not_keep_the_others_from_being_built_and_is_the_exit_code(several: Cli) -> None:
+def test_a_failed_recipe_sets_the_exit_code_and_the_others_are_built(several: Cli) -> None:
     lock = several.small.files["recipes/locks/tiny-wheels.json"]
     wheel = {**lock["wheels"][0], "file": "lost-1.0-py3-none-any.whl", "name": "lost"}
     lost = {**lock, "name": "lost", "wheels": [wheel]}

@@ -180,7 +180,7 @@ def test_a_missing_section_is_4_with_the_command_that_locks_it(cli: Cli) -> None
     assert "next:  builder lock --update tiny-wheels" in said.err
 
 
-def test_another_input_than_locked_is_4_and_keeps_nothing_of_it(online: Cli, mirror: Mirror) -> None:
+def test_an_input_that_differs_from_the_lock_is_4_and_is_not_stored(online: Cli, mirror: Mirror) -> None:
     file, data = next(iter(mirror.wheels["beta"].items()))
     mirror.wheels["beta"][file] = data[:-1] + b"x"
     said = online(*BUILD)

@@ -12,7 +12,7 @@ from tests.support.cli import Cli
 from tests.support.errors import fails
 
 
-def test_an_account_of_what_goes_and_what_stays(online: Cli) -> None:
+def test_removed_and_kept_data_are_reported(online: Cli) -> None:
     digest = online("build", "--recipe", "tiny").out.strip()
     online.small.files["recipes/tiny.yaml"]["layers"].remove("settings")
     newer = online("build", "--recipe", "tiny").out.strip()
@@ -31,7 +31,7 @@ def test_an_account_of_what_goes_and_what_stays(online: Cli) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "30", "d", "-1d", "1y", "1.5d", "9999999d"])
-def test_an_age_that_is_none_is_wrong_usage(text: str) -> None:
+def test_an_invalid_age_is_wrong_usage(text: str) -> None:
     with fails(UsageError, "age-invalid"):
         age(text)
 

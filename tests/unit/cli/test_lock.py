@@ -95,7 +95,7 @@ def test_the_lock_of_this_repository_is_up_to_date(tmp_path: Path) -> None:
         (("--update", "../../etc/passwd"), "lock-name-unknown", ""),
     ],
 )
-def test_wrong_names_are_usage_errors_and_nothing_is_asked_or_written(
+def test_wrong_names_are_usage_errors_without_requests_or_changes(
     asked: Cli, mirror: Mirror, words: tuple[str, ...], id: str, suggestion: str
 ) -> None:
     asked.environ |= mirror.environment
@@ -128,7 +128,7 @@ def test_an_unpinned_base_is_a_problem_when_it_is_named(asked: Cli) -> None:
     assert row["next"] == "builder lock --update loose"
 
 
-def test_a_section_without_a_request_and_one_that_was_edited_are_found(asked: Cli) -> None:
+def test_check_reports_a_section_without_a_request_and_an_edited_section(asked: Cli) -> None:
     """The requests are in the project, in another one, or missing."""
     requests = asked.small.files.pop("recipes/locks/requests.yaml")
     said = asked("lock", "--check")
@@ -145,7 +145,7 @@ def test_a_section_without_a_request_and_one_that_was_edited_are_found(asked: Cl
     assert (said.code, "cuda-13.0-arm64.json was changed since" in said.err) == (4, True)
 
 
-def test_a_pin_that_is_not_the_images_any_more_is_found(asked: Cli) -> None:
+def test_check_reports_an_edited_pin(asked: Cli) -> None:
     pin = Pin(image="127.0.0.1:1/team/app:1", manifest=DIGEST)
     files = asked.small.files
     for image, code in ((pin.image, 0), ("127.0.0.1:1/team/app:2", 4)):
@@ -156,7 +156,7 @@ def test_a_pin_that_is_not_the_images_any_more_is_found(asked: Cli) -> None:
     assert "builder lock --update vendor" in said.err
 
 
-def test_a_check_finds_what_recipes_need_and_the_lock_lacks(asked: Cli) -> None:
+def test_check_reports_entries_that_recipes_need_and_the_lock_lacks(asked: Cli) -> None:
     locks = "recipes/locks"
     del asked.small.files[f"{locks}/sources.json"]
     said = asked("lock", "--check")

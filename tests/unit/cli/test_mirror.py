@@ -58,7 +58,7 @@ def test_a_profile_or_set_has_a_tag_of_its_own(online: Cli) -> None:
     assert tags[1].startswith("tiny.tiny.")
 
 
-def test_what_cannot_be_mirrored_does_not_stop_the_rest_and_is_4(online: Cli, mirror: Mirror) -> None:
+def test_an_input_that_cannot_be_mirrored_is_4_and_the_others_are_mirrored(online: Cli, mirror: Mirror) -> None:
     files = online.small.files
     files["recipes/bases/vendor.yaml"] = vendor_base("registry.lan/x:1", "sha256:" + "a" * 64)
     files["recipes/bases/vendor.yaml"]["pin"]["manifest"] = None

@@ -34,7 +34,7 @@ def test_a_build_prints_the_digest(online: Cli, mirror: Mirror) -> None:
     assert "built" not in again.err
 
 
-def test_a_build_starts_with_what_it_needs(online: Cli) -> None:
+def test_a_build_first_prints_the_work_to_do(online: Cli) -> None:
     lines = online(*BUILD).err.splitlines()
     assert re.match(
         r"4 layers to build; .* to download, about .* more in the store, up to .* for temporary files", lines[0]
@@ -82,7 +82,7 @@ def test_lists_and_descriptions(cli: Cli) -> None:
     assert "LIBS=/opt/widget (before the base's value)" in cli("plan", "--recipe", "tiny").out
 
 
-def test_a_dockerfile_is_a_dockerfile_and_nothing_is_fetched_for_it(cli: Cli) -> None:
+def test_render_prints_a_dockerfile_and_fetches_nothing(cli: Cli) -> None:
     said = cli("render", "--recipe", "tiny")
     assert (said.code, said.err) == (0, "")
     assert parse(said.out)[0].name == "FROM"
@@ -95,7 +95,7 @@ def test_a_context_is_written_beside_the_dockerfile(online: Cli) -> None:
     assert "docker buildx build" in said.err
 
 
-def test_engines_are_listed_with_what_is_missing(cli: Cli) -> None:
+def test_engines_are_listed_with_the_missing_programs(cli: Cli) -> None:
     lines = cli("engines").out.splitlines()
     assert lines[0].startswith("docker: not usable: the command docker is not installed; install")
     assert lines[1].startswith("buildah: not usable: the command buildah is not installed; apt-get install")

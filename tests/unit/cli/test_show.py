@@ -46,7 +46,7 @@ def test_a_summary_has_the_status_of_every_base() -> None:
     assert "builder lock --update ngc-25.12.post1" in nano
 
 
-def test_the_same_as_data() -> None:
+def test_the_json_output_has_the_same_facts() -> None:
     assert base_facts(PROJECT, PROJECT.recipe("gpt-oss-120b"))[0] == {
         "name": "ngc-26.04",
         "vllm": "0.19.0",
@@ -80,7 +80,7 @@ def test_a_base_is_shown_by_its_alias_and_a_family_by_its_bases(cli: Cli) -> Non
     assert "ngc or " in said.err
 
 
-def test_a_file_that_is_wrong_hides_nothing_but_itself(cli: Cli) -> None:
+def test_an_invalid_file_does_not_hide_the_other_files(cli: Cli) -> None:
     cli.small.files["recipes/one.yaml"] = "name: one\nmodel: [\n"
     cli.small.files["recipes/two.yaml"] = "name: two\ncolour: red\n"
     said = cli("list", "--json")

@@ -1,4 +1,4 @@
-"""`builder test` of images that somebody derived from ours, or made to look like ours: none passes unseen."""
+"""`builder test` of images derived from ours, or made to look like ours: the difference fails a check."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def statuses(done: CommandResult) -> dict[str, str]:
 
 @pytest.mark.parametrize(("files", "id"), FAULTS.values(), ids=FAULTS)
 @pytest.mark.parametrize("place", ["top", "bottom"])
-def test_a_layer_of_somebody_else_is_not_taken_for_a_bases(cli: Cli, files: Files, id: str, place: str) -> None:
-    """Below ours, too: no pin of this project says that it is a base's."""
+def test_a_foreign_layer_does_not_count_as_a_layer_of_the_base(cli: Cli, files: Files, id: str, place: str) -> None:
+    """Also below our layers: no pin of this project names the foreign layer as one of a base."""
     layers = [({"etc/issue": b"x"}, "builder: root"), (OURS, "builder: wheels")]
     layers.insert(2 if place == "top" else 1, (files, "RUN /bin/sh -c make"))
     if place == "bottom":
@@ -50,7 +50,7 @@ def test_a_layer_of_somebody_else_is_not_taken_for_a_bases(cli: Cli, files: File
     assert (done.code, statuses(done)[id]) == (7, "fail"), done
 
 
-def test_a_layer_that_was_not_read_lets_no_check_of_files_pass(cli: Cli) -> None:
+def test_no_file_check_passes_when_a_layer_was_not_read(cli: Cli) -> None:
     history = [{"created_by": "FROM somewhere"}, {"created_by": "builder: wheels"}]
     image = layout(cli.folder / "image", [{"opt/x": b""}, {"opt/y": b""}], history=history)
     manifest = json.loads(

@@ -23,6 +23,6 @@ def test_a_form_is_valid(path: Path) -> None:
     assert any(field.get("validations", {}).get("required") for field in fields)
 
 
-def test_the_forms_for_people_with_a_failing_image_ask_for_what_a_maintainer_needs() -> None:
+def test_the_forms_for_failing_images_ask_for_versions_and_logs() -> None:
     asked = {field.get("id") for field in yaml.safe_load((FORMS[0].parent / "spark.yml").read_text("utf-8"))["body"]}
     assert {"version", "recipe", "digest", "doctor", "checks", "log"} <= asked

@@ -52,7 +52,7 @@ def test_every_path_exists(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_has_a_target(page: Path) -> None:
     for target in _LINK.findall(_CODE.sub("", page.read_text("utf-8"))):
         if re.match(r"[a-z]+:", target):
             continue
@@ -63,7 +63,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=named)
-def test_every_command_has_its_options(page: Path) -> None:
+def test_every_documented_option_exists(page: Path) -> None:
     code = "\n".join(_CODE.findall(page.read_text("utf-8"))).replace("\\\n", " ")
     for name, rest in _COMMAND.findall(code):
         assert name in COMMANDS, f"builder {name}"

@@ -46,7 +46,7 @@ def instructions(layer: str) -> Iterator[Instruction]:
             yield from parse(text)
 
 
-def test_there_are_some() -> None:
+def test_at_least_one_template_is_tested() -> None:
     assert "nccl" in compiled()
 
 
@@ -105,7 +105,7 @@ def test_it_starts_from_scratch_its_own_stages_or_a_digest(layer: str) -> None:
 
 
 @pytest.mark.parametrize("layer", compiled())
-def test_what_runs_runs_on_the_build_platform(layer: str) -> None:
+def test_stages_with_run_use_the_build_platform(layer: str) -> None:
     """No emulation: a stage with a RUN descends from the toolchain, which is the build platform's."""
     for (name, _), text in rendered().items():
         if name != layer:

@@ -212,7 +212,7 @@ def test_an_endless_body_is_cut_off(store: Store, server: Server) -> None:
     assert leftovers(store) == []
 
 
-def test_nothing_reachable_is_a_network_error_that_names_every_mirror_without_credentials(store: Store) -> None:
+def test_no_reachable_mirror_is_a_network_error_that_names_all_mirrors_without_credentials(store: Store) -> None:
     hosts = Hosts(debian=("http://me:secret@127.0.0.1:1/debian",), snapshots=("http://127.0.0.1:2/snap?token=secret",))
     with fails(NetworkError, "input-unreachable") as caught:
         get(store, deb(DATA), hosts=hosts)

@@ -1,4 +1,4 @@
-"""The rules: each breaks one shipped recipe in one place, is named alone, and can be overridden with a reason."""
+"""The rules: a mutation of a shipped recipe breaks exactly one rule, and an override with a reason allows it."""
 
 from __future__ import annotations
 
@@ -110,18 +110,18 @@ def test_gb10_009_quantisation_on_ngc(weights: str, needed: str) -> None:
 
 
 @pytest.mark.parametrize("checkpoint", ["compressed-tensors", "modelopt"])
-def test_gb10_009_is_not_about_formats_that_vllm_finds_itself(checkpoint: str) -> None:
+def test_gb10_009_ignores_formats_that_vllm_detects(checkpoint: str) -> None:
     change = {"base": "ngc-26.04", "model": {"checkpoint": checkpoint}, **flags(attention_backend="TRITON_ATTN")}
     assert {"GB10-008", "GB10-009"}.isdisjoint(broken(mutated("qwen3-coder-next", change)))
 
 
-def test_gb10_008_another_modelopt_checkpoint_may_say_so() -> None:
+def test_gb10_008_allows_modelopt_for_other_modelopt_checkpoints() -> None:
     other = {"model": {"id": "nvidia/Other-NVFP4", "family": None}}
     assert "GB10-008" not in broken(mutated("qwen3.6-35b", other))
     assert "GB10-008" in broken(mutated("qwen3.6-35b", {"model": {**other["model"], "checkpoint": "native"}}))
 
 
-def test_gb10_006_and_007_know_a_base_of_ones_own_by_its_image(tmp_path: Path) -> None:
+def test_gb10_006_and_007_recognize_a_users_base_by_its_image(tmp_path: Path) -> None:
     project = project_with(tmp_path, "ngc-26.04", "name: ngc-26.04", "name: ours")
     (tmp_path / "recipes/bases/ngc-26.04.yaml").rename(tmp_path / "recipes/bases/ours.yaml")
     change = {"base": "ours", **flags(attention_backend=None, load_format="fastsafetensors")}
@@ -146,8 +146,8 @@ def test_gb10_028_a_base_for_driver_590_is_noted() -> None:
     assert "GB10-028" not in broken(PROJECT.recipe("nemotron-nano-openai"))
 
 
-def test_a_model_is_known_by_its_name_where_the_recipe_does_not_say_what_it_is() -> None:
-    """A newcomer's recipe names a model and a base, and copies a command."""
+def test_family_weights_and_experts_are_detected_from_the_model_name() -> None:
+    """A recipe with only the id of its model, a base and copied options gets the findings of that model."""
     for name in PROJECT.recipe_names():
         model = PROJECT.recipe(name).model
         assert family_of(model.id) == model.family
@@ -159,7 +159,7 @@ def test_a_model_is_known_by_its_name_where_the_recipe_does_not_say_what_it_is()
     assert broken(Recipe.model_validate(data)) == {"GB10-001", "GB10-005", "GB10-008"}
 
 
-def test_the_recipe_is_named_where_the_line_is_of_another(tmp_path: Path) -> None:
+def test_a_finding_in_the_file_of_an_extended_recipe_names_the_recipe(tmp_path: Path) -> None:
     texts = [as_text(item) for item in lint(PROJECT, ["nemotron-omni", "nemotron-omni-vision"])]
     inherited = [text for text in texts if "[recipe nemotron-omni-vision]" in text]
     assert inherited
@@ -180,7 +180,7 @@ def test_every_profile_of_every_recipe_can_be_applied() -> None:
             assert with_profile(recipe, profile, PROJECT.shared_profiles).name == name
 
 
-def test_rules_explain_themselves() -> None:
+def test_every_rule_has_complete_texts() -> None:
     for rule in all_rules():
         assert all((rule.title, rule.scope, rule.why, rule.fix, rule.source)), rule.id
     assert find_rule("gb10-007").id == "GB10-007"
@@ -188,7 +188,7 @@ def test_rules_explain_themselves() -> None:
         find_rule("GB10-999")
 
 
-def test_lint_on_one_base_looks_at_what_can_be_built_there() -> None:
+def test_lint_on_one_base_checks_the_recipes_that_fit_the_base() -> None:
     found = lint(PROJECT, base="hermetic")
     assert {"gemma4-12b-coder", "nemotron-omni"} <= {item.recipe for item in found}
     assert "gemma4-31b-dflash" not in {item.recipe for item in found}, "it has one base, of a registry"

@@ -1,4 +1,4 @@
-"""The option tables say what each vLLM version has, and come from its source distribution."""
+"""The option tables list the options of each vLLM version, extracted from its source distribution."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_version_has_a_table(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", versions())
-def test_a_table_is_what_its_writer_writes(version: str) -> None:
+def test_writing_a_table_again_gives_the_committed_file(version: str) -> None:
     table = load_table(version)
     assert table is not None
     assert (FOLDER / f"{version}.yaml").read_text("utf-8") == dump(table)
@@ -49,7 +49,7 @@ def test_a_version_without_table_and_a_local_version() -> None:
     ("flag", "first"),
     [("linear-backend", "0.22.1"), ("moe-backend", "0.18.1"), ("omni", "0.20.0"), ("tool-call-parser", "0.18.1")],
 )
-def test_the_version_in_which_an_option_came(flag: str, first: str) -> None:
+def test_the_version_that_added_an_option(flag: str, first: str) -> None:
     having = [version for version in FACTS if (table := load_table(version)) and table.has_flag(flag)]
     assert having == list(FACTS[FACTS.index(first) :])
 
@@ -64,7 +64,7 @@ def test_the_version_in_which_an_option_came(flag: str, first: str) -> None:
         ("VLLM_MARLIN_USE_ATOMIC_ADD", "0.33.0"),
     ],
 )
-def test_the_version_in_which_a_variable_went(variable: str, last: str) -> None:
+def test_the_version_that_removed_a_variable(variable: str, last: str) -> None:
     having = [version for version in FACTS if (table := load_table(version)) and variable in table.env]
     assert having == list(FACTS[: FACTS.index(last) + 1])
 
@@ -154,7 +154,7 @@ def test_malformed_modules_are_errors(tmp_path: Path, data: bytes | None) -> Non
     assert "vllm/envs.py" in str(caught.value)
 
 
-def test_only_what_is_looked_at_is_read_and_within_bounds(tmp_path: Path) -> None:
+def test_only_needed_members_are_read_and_their_size_is_limited(tmp_path: Path) -> None:
     wanted = {"v/setup.py": b"1", "v/vllm/a.py": b"2", "v/docker/Dockerfile": b"3", "v/requirements/cuda.txt": b"4"}
     others = {"v/vllm/../../b.py": b"", "/vllm/../c.py": b"", "v/tests/d.py": b"", "v/vllm/e.so": b"", "f.py": b""}
     assert sorted(Sources.from_sdist(sdist(tmp_path, {**wanted, **others})).files.values()) == [b"1", b"2", b"3", b"4"]
@@ -168,7 +168,7 @@ def test_only_what_is_looked_at_is_read_and_within_bounds(tmp_path: Path) -> Non
 
 
 @pytest.mark.network
-def test_nothing_of_a_source_distribution_is_run(tmp_path: Path) -> None:
+def test_no_code_of_a_source_distribution_runs(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     version = "0.20.0"
     committed = load_table(version)

@@ -19,7 +19,7 @@ PLAN = resolve(PROJECT, PROJECT.recipe("qwen3.5-27b-dflash"), base="hermetic")
 
 
 def served(folder: Path, *words: str, **variables: str) -> list[str]:
-    """What `vllm` is called with."""
+    """The arguments that `vllm` is called with."""
     (folder / "vllm").write_text(f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\n")
     (folder / "vllm").chmod(0o755)
     env = {"PATH": f"{folder}:{os.environ['PATH']}", **variables}
@@ -50,7 +50,7 @@ def test_without_variables_nothing_is_changed(tmp_path: Path) -> None:
     assert served(tmp_path, *PLAN.command) == ["serve", *PLAN.command]
 
 
-def test_every_variable_of_the_prebuilt_image_has_its_place(tmp_path: Path) -> None:
+def test_every_variable_of_the_prebuilt_image_becomes_an_option(tmp_path: Path) -> None:
     prebuilt = PROJECT.recipe("qwen3.5-27b-dflash").profiles["prebuilt"].run.env
     changed = {
         name: {"MAX_NUM_SEQS": "4", "MAX_MODEL_LEN": "1024"}.get(name, value) for name, value in prebuilt.items()

@@ -1,4 +1,4 @@
-"""Every layer of the hardware's table: where it applies, what it says where it does not, its patch on real files."""
+"""Every layer of the hardware's table: the bases it applies to, its error on others, its patch on real files."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def env(layer: PlannedLayer) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_every_layer_of_the_table_is_there_with_checks_of_its_own(name: str) -> None:
+def test_every_layer_of_the_table_exists_and_has_checks(name: str) -> None:
     layer = PROJECT.layer(name).definition
     assert layer.checks
     assert layer.needs or name in ("entrypoint", "cluster")
@@ -69,14 +69,16 @@ def test_every_layer_of_the_table_is_there_with_checks_of_its_own(name: str) -> 
         ("audio", "vllm-openai-0.24.0", (), "lock"),
     ],
 )
-def test_a_layer_that_does_not_apply_says_why(layer: str, base: str, before: tuple[str, ...], why: str) -> None:
+def test_a_layer_that_does_not_apply_is_refused_with_the_reason(
+    layer: str, base: str, before: tuple[str, ...], why: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         planned(layer, base, *before)
     assert any(word in caught.value.cause for word in why.split("|"))
 
 
 def ngc_without(folder: Path, *keys: str) -> Project:
-    """A project whose ngc-26.09 lacks some of what is known about it."""
+    """A project whose ngc-26.09 lacks the facts `keys`."""
     text = (PROJECT.roots[-1] / "recipes/bases/ngc-26.09.yaml").read_text("utf-8")
     kept = [line for line in text.splitlines(keepends=True) if line.partition(":")[0] not in keys]
     assert len(kept) == len(text.splitlines()) - len(keys)
@@ -86,7 +88,7 @@ def ngc_without(folder: Path, *keys: str) -> Project:
 
 
 @pytest.mark.parametrize(("layer", "key"), [("cutlass-fp8", "site"), ("ptxas", "site"), ("nccl", "nccl")])
-def test_a_layer_says_what_it_would_have_to_know_of_a_base(layer: str, key: str, tmp_path: Path) -> None:
+def test_a_layer_is_refused_when_a_needed_fact_of_the_base_is_unknown(layer: str, key: str, tmp_path: Path) -> None:
     assert planned(layer, "ngc-26.09").layer == layer
     with pytest.raises(UsageError) as caught:
         planned(layer, "ngc-26.09", project=ngc_without(tmp_path, key))
@@ -125,7 +127,7 @@ def test_omni_brings_vllm_omni_of_the_same_version() -> None:
 
 
 @pytest.mark.parametrize("base", ["hermetic-0.20", "hermetic-0.23"])
-def test_what_a_layer_adds_is_not_in_the_base_already(base: str) -> None:
+def test_ray_adds_no_wheel_that_the_base_has(base: str) -> None:
     recipe = PROJECT.recipe("qwen3.5-122b-fp8-dual")
     layers = {item.id: item for item in resolve(PROJECT, recipe, base=base).layers}
     below = {i.sha256 for name, item in layers.items() if name.startswith("wheels-") for i in item.inputs}
@@ -173,7 +175,7 @@ OTHER = 3
 
 
 def answers(text: str) -> dict[str, Any]:
-    """What the functions and constants of a patched file say; everything else is left out."""
+    """The functions and constants of a patched file as text, without all other statements."""
     group = text.find("def cutlass_group_gemm")
     wanted = text[text.index("def cutlass_fp8_supported") : group if group > 0 else None]
     scope: dict[str, Any] = {}

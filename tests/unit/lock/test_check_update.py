@@ -1,4 +1,4 @@
-"""`builder lock`: sections are checked against requests.yaml and updated; the committed lock is as requested."""
+"""`builder lock` checks sections against requests.yaml and updates them; the committed lock matches its requests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def wheel(name: str, version: str) -> Wheel:
 
 
 class Index:
-    """Stands for the network: what each section resolves to."""
+    """A resolver without network: the answer for each section."""
 
     def __init__(self) -> None:
         self.answers = {"plain": {"a": "1"}, "extra": {"x": "1"}}
@@ -65,7 +65,7 @@ def update(locks: Path, names: Sequence[str] = (), *, fresh_too: bool = True, re
     return report.changes
 
 
-def test_missing_sections_are_resolved_those_first_that_others_build_upon(locks: Path) -> None:
+def test_missing_sections_are_resolved_in_order_of_dependency(locks: Path) -> None:
     index = Index()
     changes = update(locks, fresh_too=False, resolver=index)
     assert index.asked == ["plain", "extra"]
@@ -73,7 +73,7 @@ def test_missing_sections_are_resolved_those_first_that_others_build_upon(locks:
     assert check(locks) == []
 
 
-def test_what_is_fresh_stays_unless_asked_for(locks: Path) -> None:
+def test_a_fresh_section_stays_without_update(locks: Path) -> None:
     index = Index()
     update(locks, resolver=index)
     index.asked.clear()
@@ -81,7 +81,7 @@ def test_what_is_fresh_stays_unless_asked_for(locks: Path) -> None:
     assert index.asked == []
 
 
-def test_an_update_that_finds_the_same_changes_no_byte(locks: Path) -> None:
+def test_an_update_with_the_same_result_changes_no_byte(locks: Path) -> None:
     index = Index()
     update(locks, resolver=index)
     before = (locks / "plain.json").read_bytes()
@@ -90,7 +90,7 @@ def test_an_update_that_finds_the_same_changes_no_byte(locks: Path) -> None:
     assert (locks / "plain.json").read_bytes() == before
 
 
-def test_an_update_tells_old_and_new(locks: Path) -> None:
+def test_an_update_reports_old_and_new_versions(locks: Path) -> None:
     index = Index()
     index.answers["plain"] = {"a": "1", "b": "1"}
     update(locks, resolver=index)
@@ -104,7 +104,7 @@ def test_an_update_tells_old_and_new(locks: Path) -> None:
     assert load_section(locks / "plain.json").locked == index.time
 
 
-def test_what_builds_upon_an_updated_section_is_updated_too(locks: Path) -> None:
+def test_dependants_of_an_updated_section_are_updated(locks: Path) -> None:
     index = Index()
     update(locks, resolver=index)
     index.asked.clear()
@@ -120,7 +120,7 @@ def test_unknown_names_are_refused_with_a_hint(locks: Path) -> None:
         select(load_requests(locks / "requests.yaml"), ["plian"])
 
 
-def test_check_finds_what_is_missing_changed_unrequested_or_damaged(locks: Path) -> None:
+def test_check_reports_missing_changed_unrequested_and_damaged_sections(locks: Path) -> None:
     assert [problem.what for problem in check(locks)] == ["is not locked yet"] * 2
     update(locks, resolver=Index())
     (locks / "requests.yaml").write_text(REQUESTS.replace("[a]", '["a<2"]'))
@@ -153,7 +153,7 @@ EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 @pytest.mark.parametrize("name", ["toolchain-arm64", "vllm-0.20.0-cp313", "audio-0.20.0-cp313", "sources"])
-def test_whatever_is_changed_in_a_committed_section_is_found(
+def test_every_edit_of_a_committed_section_is_detected(
     tmp_path: Path, name: str, edit: Callable[[dict[str, Any]], object]
 ) -> None:
     shutil.copytree(COMMITTED, tmp_path, dirs_exist_ok=True)
@@ -166,7 +166,7 @@ def test_whatever_is_changed_in_a_committed_section_is_found(
     assert all(problem.next.startswith("builder lock ") and problem.code == 4 for problem in found)
 
 
-def test_what_was_resolved_beside_another_section_is_found_and_resolved_again(locks: Path) -> None:
+def test_a_section_resolved_with_another_version_of_its_dependency_is_stale(locks: Path) -> None:
     index = Index()
     update(locks, resolver=index)
     index.answers["plain"] = {"a": "2"}
@@ -192,7 +192,7 @@ def test_an_edited_section_is_resolved_again_and_reported(locks: Path) -> None:
     assert load_section(path) == sealed(before.model_copy(update={"locked": index.time}))
 
 
-def test_check_finds_a_wheel_that_both_sections_bring(locks: Path) -> None:
+def test_check_reports_a_wheel_in_two_sections(locks: Path) -> None:
     index = Index()
     index.answers["plain"] = {"a": "1", "x": "1"}
     update(locks, resolver=index)
@@ -218,7 +218,7 @@ def test_the_command_checks_without_network(
 # --- what is committed ---
 
 
-def test_the_committed_lock_is_what_is_requested() -> None:
+def test_the_committed_lock_matches_its_requests() -> None:
     assert check(COMMITTED) == []
 
 

@@ -80,7 +80,7 @@ def request(*packages: str) -> DebRequest:
     return DebRequest(suite="trixie", architecture="arm64", packages=packages)
 
 
-def test_without_mirror_or_keyring_it_says_what_to_do(tmp_path: Path) -> None:
+def test_a_missing_mirror_or_keyring_is_an_error_with_a_next_step(tmp_path: Path) -> None:
     with fails(PinError, "deb-mirror-unknown"):
         resolve_debs(request("tool"), ())
     with fails(UsageError, "deb-keyring-missing"):
@@ -134,7 +134,7 @@ def test_apt_resolves_on_an_empty_system_without_recommends(archive: Archive) ->
 
 
 @needs_apt
-def test_a_silent_mirror_is_passed_over(archive: Archive) -> None:
+def test_a_mirror_that_does_not_answer_is_skipped(archive: Archive) -> None:
     roots = ("http://me:secret@127.0.0.1:1/debian", archive.root)
     assert len(resolve_debs(request("lib"), roots, keyring=archive.keyring)) == 1
     with fails(NetworkError, "deb-lists-unreadable") as caught:
@@ -144,7 +144,7 @@ def test_a_silent_mirror_is_passed_over(archive: Archive) -> None:
 
 
 @needs_apt
-def test_what_apt_cannot_find_is_named(archive: Archive) -> None:
+def test_a_package_that_apt_cannot_find_is_named(archive: Archive) -> None:
     with fails(PinError, "deb-request-unsatisfiable") as caught:
         resolve_debs(request("no-such-package"), (archive.root,), keyring=archive.keyring)
     assert "no-such-package" in caught.value.cause

@@ -40,7 +40,7 @@ def write(folder: Path, data: Any = None, text: str = "") -> Path:
     return path
 
 
-def test_written_and_read_again_it_is_the_same(tmp_path: Path) -> None:
+def test_a_section_survives_writing_and_reading(tmp_path: Path) -> None:
     section = load_section(write(tmp_path, WHEELS))
     assert isinstance(section, WheelLock)
     assert section.model_dump(mode="json") == WHEELS

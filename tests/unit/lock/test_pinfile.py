@@ -1,4 +1,4 @@
-"""A pin is set in a base's file as a person would: the digests and what vouches for them change, nothing else does."""
+"""Setting a pin in the file of a base changes the digests and their evidence, and no other line or comment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def loaded(text: str) -> Base:
 
 
 def changed(before: str, after: str) -> list[str]:
-    """The lines that went and came, marked - and +."""
+    """The removed and added lines, marked - and +."""
     lines = difflib.ndiff(before.splitlines(), after.splitlines())
     return [line for line in lines if line[0] in "+-"]
 
@@ -90,7 +90,7 @@ def test_the_lines_that_change() -> None:
     ],
     ids=["alias", "merge"],
 )
-def test_values_that_stand_elsewhere_are_left_to_a_person(text: str) -> None:
+def test_a_pin_with_values_elsewhere_in_the_file_is_not_editable(text: str) -> None:
     assert loaded(text).pin is not None
     with fails(InvalidError, "pin-not-editable") as caught:
         with_pin(text, PIN, "x.yaml")

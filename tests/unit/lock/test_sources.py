@@ -49,7 +49,7 @@ def project(cli: Cli, forge: Forge, mirror: Mirror) -> Project:
 
 
 class Project:
-    """A project that asks for the source `tool`."""
+    """A project that requests the source `tool`."""
 
     def __init__(self, cli: Cli, forge: Forge, mirror: Mirror) -> None:
         self.cli, self.forge, self.mirror = cli, forge, mirror
@@ -104,7 +104,7 @@ def test_a_source_is_locked_with_commit_tree_and_archive(project: Project, forge
     assert forge.asked == []
 
 
-def test_an_update_of_one_version_asks_for_that_one_and_changes_no_byte_when_it_is_the_same(project: Project) -> None:
+def test_an_update_of_one_version_requests_only_that_version_and_changes_no_byte(project: Project) -> None:
     assert project("sources").code == 0
     before = (project.locks / "sources.json").read_bytes()
     project.forge.asked.clear()
@@ -115,7 +115,7 @@ def test_an_update_of_one_version_asks_for_that_one_and_changes_no_byte_when_it_
     assert (project.locks / "sources.json").read_bytes() == before
 
 
-def test_a_section_that_was_edited_is_looked_up_as_a_whole(project: Project, forge: Forge) -> None:
+def test_every_version_of_an_edited_section_is_resolved_again(project: Project, forge: Forge) -> None:
     assert project("tool").code == 0
     path = project.locks / "sources.json"
     good = path.read_text()
@@ -123,7 +123,7 @@ def test_a_section_that_was_edited_is_looked_up_as_a_whole(project: Project, for
     errors = project.refused(4, "--check", "tool/1.0")
     assert "tool/1.0: sources.json was changed since it was resolved" in errors
     assert "builder lock tool/1.0" in errors
-    # Nothing is sealed that was not looked at.
+    # Entries that were not resolved are not sealed.
     forge.broken.add(ARCHIVE.replace("1.0", "2.0"))
     project.refused(6, "--update", "tool/1.0", "--keep-going")
     forge.broken.clear()
@@ -133,7 +133,7 @@ def test_a_section_that_was_edited_is_looked_up_as_a_whole(project: Project, for
     assert project("--check", "sources").code == 0
 
 
-def test_a_tag_that_moved_is_errors(project: Project, forge: Forge) -> None:
+def test_an_update_reports_a_moved_tag_as_a_change(project: Project, forge: Forge) -> None:
     assert project("tool").code == 0
     old = project.sources["1.0"].commit
     forge.repository("someone/tool", {"Makefile": "other:\n"}, "v1.0")
@@ -144,7 +144,7 @@ def test_a_tag_that_moved_is_errors(project: Project, forge: Forge) -> None:
     assert {"commit", "tree", "sha256"} == set(rows)
 
 
-def test_a_plain_file_server_will_do(project: Project, forge: Forge) -> None:
+def test_a_plain_file_server_can_serve_a_repository(project: Project, forge: Forge) -> None:
     forge.dumb = True
     assert project("tool").code == 0
     assert project.sources["2.0"].commit == git(forge.root / "someone/tool", "rev-parse", "v2.0^{commit}")
@@ -173,7 +173,7 @@ def test_a_second_mirror_must_serve_the_same(project: Project, forge: Forge, mir
     assert "[source-archive-gone]" in project.refused(4, "--update", "tool")
 
 
-def test_what_is_not_there_and_what_does_not_answer(project: Project, forge: Forge) -> None:
+def test_missing_tags_and_unreachable_servers_are_errors(project: Project, forge: Forge) -> None:
     project.ask({"versions": ["9.0"]})
     assert "[git-tag-missing]" in project.refused(4, "tool")
     project.ask({"versions": ["1.0"]})
@@ -204,7 +204,7 @@ def test_remote_checks_ask_every_mirror(project: Project, forge: Forge, mirror: 
     assert "HTTP 503" in project.refused(6, "--check", "--remote", "tool")
 
 
-def test_versions_that_are_not_asked_for_any_more_go(project: Project) -> None:
+def test_versions_without_a_request_are_removed(project: Project) -> None:
     assert project("tool").code == 0
     project.ask({"versions": ["2.0"]})
     assert "tool/1.0: is locked, but no longer requested" in project.refused(4, "--check", "tool")
@@ -233,7 +233,7 @@ def archive(tmp_path: Path, *members: tuple[str, bytes | str | None]) -> Path:
 
 
 def test_the_empty_tree(tmp_path: Path) -> None:
-    # As `git hash-object -t tree /dev/null` says.
+    # The output of `git hash-object -t tree /dev/null`.
     assert tree_of_archive(archive(tmp_path, ("a/", None)))[0] == "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 
@@ -252,13 +252,13 @@ def test_the_empty_tree(tmp_path: Path) -> None:
     ],
     ids=["two tops", "no top", "twice", "file and folder", "up", "git", "empty part", "deep", "empty"],
 )
-def test_what_no_commit_can_be(tmp_path: Path, members: list[tuple[str, bytes]]) -> None:
+def test_archives_with_members_that_no_commit_has_are_refused(tmp_path: Path, members: list[tuple[str, bytes]]) -> None:
     with fails(InvalidError, "source-archive-invalid"):
         tree_of_archive(archive(tmp_path, *members))
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"\x1f\x8b\x08", b"\x1f\x8b\x08\0\0\0\0\0\0\0xxxxxxxxxx"])
-def test_what_is_no_archive(tmp_path: Path, data: bytes) -> None:
+def test_files_that_are_not_archives_are_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "x").write_bytes(data)
     with fails(InvalidError, "source-archive-invalid"):
         tree_of_archive(tmp_path / "x")

@@ -125,12 +125,12 @@ def test_constraints_bind_and_dependencies_can_be_left_out(index: str) -> None:
     assert [wheel.name for wheel in resolve_wheels(request("app", dependencies=False), (), index)] == ["app"]
 
 
-def test_what_is_present_binds_and_is_left_out(index: str) -> None:
+def test_present_packages_constrain_the_resolution_and_are_omitted(index: str) -> None:
     present = resolve_wheels(request("app", constraints=("lib<2",)), (), index)
     assert [wheel.name for wheel in resolve_wheels(request("app[x]"), present, index)] == ["more"]
 
 
-def test_what_cannot_be_resolved_says_why(index: str) -> None:
+def test_an_unresolvable_request_is_an_error_with_its_cause(index: str) -> None:
     with fails(PinError, "lock-wheels-unresolvable") as caught:
         resolve_wheels(request("app", constraints=("lib>3",)), (), index.replace("//", "//me:secret@"))
     assert "lib>3" in caught.value.cause

@@ -1,4 +1,4 @@
-"""Files of the lock are written whole, and several of them only when there is room for all."""
+"""builder.atomic: a file is written whole or not at all, and several files only when all can be written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from builder.atomic import staged, write_file
 
 
-def test_a_link_and_a_mode_stay(tmp_path: Path) -> None:
+def test_writing_keeps_links_and_modes(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("old")
     (tmp_path / "real").chmod(0o640)
     (tmp_path / "link").symlink_to("real")
@@ -21,7 +21,7 @@ def test_a_link_and_a_mode_stay(tmp_path: Path) -> None:
     assert (tmp_path / "made/here").stat().st_mode & 0o777 == 0o644
 
 
-def test_what_cannot_be_written_leaves_the_others_alone(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_leaves_the_others_unchanged(tmp_path: Path) -> None:
     (tmp_path / "one").write_text("old")
     (tmp_path / "file").write_text("not a folder")
     wanted = {tmp_path / "one": b"new", tmp_path / "file/two": b"new"}
@@ -31,7 +31,7 @@ def test_what_cannot_be_written_leaves_the_others_alone(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "one"]
 
 
-def test_what_is_not_put_is_gone(tmp_path: Path) -> None:
+def test_a_staged_file_that_is_not_put_is_removed(tmp_path: Path) -> None:
     files = {tmp_path / name: name.encode() for name in ("one", "two")}
     with staged(files) as put:
         assert not (tmp_path / "one").exists()

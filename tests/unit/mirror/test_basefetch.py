@@ -34,7 +34,7 @@ def plan_on(make_plan: Callable[..., Plan], small: Sample, server: Server) -> Ve
 
 
 def serve(server: Server, architecture: str = "arm64") -> str:
-    """A base with one layer whose blob nobody can have."""
+    """A base with one layer whose blob does not exist."""
     layers = b"a layer"
     config = json.dumps({"os": "linux", "architecture": architecture, "rootfs": {"diff_ids": [DIFF]}}).encode()
     data = image_manifest(config, layers)

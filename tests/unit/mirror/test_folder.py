@@ -315,7 +315,7 @@ def test_a_registry_that_does_not_answer_fails_its_own_artifact_only(
         ("localhost/inputs", RegistryBackend),
     ],
 )
-def test_which_names_are_folders_and_which_are_registries(text: str, kind: type) -> None:
+def test_a_name_selects_a_folder_or_a_registry(text: str, kind: type) -> None:
     assert isinstance(parse_backend(text), kind)
 
 

@@ -141,7 +141,7 @@ def test_a_missing_input_cannot_be_written_to_a_read_only_medium(
 def test_a_base_in_the_mirror_needs_no_registry(
     make_plan: MakePlan, small: Sample, bench: Bench, offline: bool
 ) -> None:
-    """On another machine, whose store is empty: to check what was carried there, or to add to it."""
+    """The other machine has an empty store; it verifies the mirror or adds to it."""
     server = Server()
     config = json.dumps({"os": "linux", "architecture": "arm64", "rootfs": {"diff_ids": ["sha256:" + "d" * 64]}})
     server.on("GET", f"/v2/team/app/blobs/{digest_of(config.encode())}", Answer(200, config.encode()))

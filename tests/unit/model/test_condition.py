@@ -1,4 +1,4 @@
-"""model.condition: what a condition of a layer.yaml may test, and when it holds."""
+"""model.condition: the allowed conditions of a layer.yaml, and when each holds."""
 
 from __future__ import annotations
 
@@ -98,6 +98,6 @@ def test_versions_of_vendors_compare(given: str, expected: bool) -> None:
         [{"params.fp8": True}] * 17,
     ],
 )
-def test_anything_else_is_refused(condition: Any) -> None:
+def test_other_conditions_are_refused(condition: Any) -> None:
     with pytest.raises(ValidationError):
         CONDITIONS.validate_python(condition)

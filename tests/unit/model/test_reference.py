@@ -76,7 +76,7 @@ def test_parses_what_docker_parses(
         "a:\u0661",
     ],
 )
-def test_what_is_not_a_reference_is_refused(text: str) -> None:
+def test_text_that_is_not_a_reference_is_refused(text: str) -> None:
     with fails(UsageError, "reference-invalid"):
         Reference.parse(text)
 

@@ -66,7 +66,7 @@ def test_a_shipped_lock_section_fits_the_schema(path: Path) -> None:
     assert problems("lock", json.loads(path.read_text("utf-8"))) == []
 
 
-def test_something_is_shipped() -> None:
+def test_shipped_files_are_found() -> None:
     assert len(YAML) > 10
     assert len(LOCKS) > 5
 
@@ -98,7 +98,7 @@ def test_every_form_of_a_layer_use_fits(use: Any) -> None:
         {"name": "a"},
     ],
 )
-def test_what_the_model_refuses_the_schema_refuses(data: dict[str, Any]) -> None:
+def test_the_schema_refuses_invalid_values(data: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Recipe.model_validate(data)
     assert problems("recipe", data)

@@ -1,4 +1,4 @@
-"""Secrets stand in recipes by the name of their variable; what a volume mounts is a path."""
+"""A recipe names a secret by its environment variable, never by value; a volume mounts a path of the host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECRET = "hf_SoNotShown"
 
 
 def variant(folder: Path, **change: Any) -> Recipe:
-    """A recipe that somebody wrote over a shipped one."""
+    """A user's recipe that extends a shipped one."""
     path = folder / "recipes/mine.yaml"
     path.parent.mkdir()
     path.write_text(yaml.safe_dump({"name": "mine", "title": "Mine", "extends": "qwen3.5-35b", **change}), "utf-8")

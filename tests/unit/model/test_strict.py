@@ -30,7 +30,7 @@ def test_every_model_refuses_unknown_keys_and_changes(model: type[BaseModel]) ->
     assert refused == {"no_such_key", "nor_this"}
 
 
-def test_the_models_are_all_there() -> None:
+def test_the_list_of_models_is_complete() -> None:
     names = {model.__name__ for model in models()}
     assert {"Recipe", "Base", "Layer", "DebLock", "WheelLock", "SourceLock", "LockRequests", "Check"} <= names
 
@@ -59,7 +59,7 @@ BAD: dict[str, tuple[Any, list[Any]]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_text_types_refuse_what_could_mean_something_else(name: str) -> None:
+def test_text_types_refuse_ambiguous_values(name: str) -> None:
     kind, values = BAD[name]
     adapter = TypeAdapter(kind)
     for value in values:
@@ -79,7 +79,7 @@ def test_text_types_refuse_what_could_mean_something_else(name: str) -> None:
         (common.RelativePath, "pool/main/g/gcc-12/gcc.deb"),
     ],
 )
-def test_text_types_take_what_is_usual(kind: Any, value: str) -> None:
+def test_text_types_accept_common_values(kind: Any, value: str) -> None:
     assert TypeAdapter(kind).validate_python(value) == value
 
 

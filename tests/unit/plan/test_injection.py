@@ -53,7 +53,7 @@ EXAMPLES = [
 ]
 CONTROL = ["ENV X=1\nRUN evil", "a\rRUN evil", "a\\\nRUN evil", "\x00", "\x0b", "\x0c", "\x1c", "\x1b[0m", "\x7f"]
 UNSEEN = ["\x85RUN evil", "\x9b0m", "\u202e"]
-"""What a Dockerfile could hold, but a reader of it or of a listing would not see."""
+"""Characters that a Dockerfile can contain and that a reader does not see."""
 
 
 @cache
@@ -111,12 +111,12 @@ def test_the_benign_plan_has_all_places() -> None:
 
 @given(NASTY, NASTY, NASTY, NASTY)
 @settings(max_examples=times(60))
-def test_values_come_out_as_they_went_in(env: str, label: str, flag: str, model: str) -> None:
+def test_values_reach_the_dockerfile_unchanged(env: str, label: str, flag: str, model: str) -> None:
     check(plan(env, label, flag, model))
 
 
 @pytest.mark.parametrize("text", EXAMPLES)
-def test_text_that_means_something_elsewhere_means_nothing_here(text: str) -> None:
+def test_text_with_special_characters_stays_data(text: str) -> None:
     check(plan(text, text, text, text))
 
 

@@ -1,4 +1,4 @@
-"""Layer keys: the same on every machine and for every engine; changed by what a layer is made of and nothing else."""
+"""Layer keys: equal on every machine and for every engine; only the inputs of a layer's bytes change its key."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_one_wheel_changes_the_keys_of_the_layers_that_hold_it(
 
 
 @pytest.mark.parametrize("architecture", ["amd64", "arm64"])
-def test_one_toolchain_changes_what_is_compiled_and_nothing_else(
+def test_a_toolchain_changes_the_keys_of_compiled_layers_only(
     keys: Callable[..., dict[str, str]], architecture: str
 ) -> None:
     def change(small: Sample) -> None:
@@ -133,7 +133,7 @@ def edit(path: str, *where: Any, value: Any) -> Change:
     ],
     ids=lambda value: "" if callable(value) else ",".join(sorted(value)) or "nothing",
 )
-def test_only_what_makes_bytes_changes_a_key(
+def test_only_inputs_of_the_bytes_change_a_key(
     keys: Callable[..., dict[str, str]], change: Change, changed: set[str]
 ) -> None:
     assert differing(keys(), keys(change)) == changed

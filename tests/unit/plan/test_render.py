@@ -29,13 +29,13 @@ def rendered(tmp_path: Path, small: Sample) -> Render:
     return made
 
 
-def test_it_says_what_it_is_and_how_to_get_its_context(rendered: Render) -> None:
+def test_the_header_names_the_image_and_the_command_for_its_context(rendered: Render) -> None:
     head = rendered(None)[1].partition("\nFROM ")[0]
     assert "tiny on tiny" in head
     assert "builder render --recipe tiny --base tiny --context DIR" in head
 
 
-def test_it_names_no_frontend_which_could_not_be_fetched_without_network(rendered: Render) -> None:
+def test_the_dockerfile_has_no_syntax_directive(rendered: Render) -> None:
     assert "syntax=" not in rendered(None)[1]
 
 
@@ -49,7 +49,7 @@ def test_every_layer_with_files_is_copied_in_order(rendered: Render) -> None:
         assert copy.split()[1].removeprefix("--from=") in found
 
 
-def test_it_is_what_the_engine_runs_for_compiled_layers(rendered: Render) -> None:
+def test_stages_of_compiled_layers_equal_those_of_the_engine(rendered: Render) -> None:
     plan, text = rendered(None)
     compiled = next(layer for layer in plan.layers if layer.id == "compiled")
     whole, alone = stages(parse(text)), stages(parse(compiled.dockerfile or ""))

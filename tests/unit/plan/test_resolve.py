@@ -1,4 +1,4 @@
-"""plan.resolve: what a recipe, a base and the lock resolve to, and the errors of bad input."""
+"""plan.resolve: the plan of a recipe, a base and the lock, and the errors of invalid input."""
 
 from __future__ import annotations
 

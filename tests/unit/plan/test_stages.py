@@ -108,7 +108,7 @@ def test_a_last_line_that_continues_is_refused() -> None:
         "# a\r# syntax=docker/dockerfile:1\nFROM scratch AS build\n",
     ],
 )
-def test_what_an_engine_would_fetch_is_refused(text: str) -> None:
+def test_instructions_that_fetch_are_refused(text: str) -> None:
     with fails(InvalidError, "dockerfile-forbidden") as caught:
         check(text + LAST)
     assert caught.value.where == "Dockerfile.j2"

@@ -156,7 +156,7 @@ def test_flags_become_words() -> None:
     ]
 
 
-def test_a_condition_leaves_out_what_does_not_apply(make_plan: MakePlan, small: Sample) -> None:
+def test_a_condition_omits_parts_that_do_not_apply(make_plan: MakePlan, small: Sample) -> None:
     layer = small.files["dockerfiles/layers/settings/layer.yaml"]
     layer["env"][0]["when"] = {"base.family": "ngc"}
     layer["env"][1]["when"] = {"base.python": ">3.9"}

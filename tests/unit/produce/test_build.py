@@ -25,7 +25,7 @@ MakePlan = Callable[..., Plan]
 OWN = f"toolchain-{host_architecture()}"
 
 
-def test_everything_that_is_missing_is_made(make_plan: MakePlan, mirror: Mirror, runner: Runner) -> None:
+def test_a_build_makes_all_missing_layers(make_plan: MakePlan, mirror: Mirror, runner: Runner) -> None:
     plan = make_plan()
     built = runner.build(plan)
     assert set(built.records) == {"root", "wheels-alpha", "wheels-other", "compiled", "placed"}
@@ -35,7 +35,9 @@ def test_everything_that_is_missing_is_made(make_plan: MakePlan, mirror: Mirror,
     assert [len(needs.layers) for needs in runner.announced] == [6]
 
 
-def test_a_second_build_starts_no_engine_and_asks_nobody(make_plan: MakePlan, mirror: Mirror, runner: Runner) -> None:
+def test_a_second_build_starts_no_engine_and_sends_no_request(
+    make_plan: MakePlan, mirror: Mirror, runner: Runner
+) -> None:
     plan = make_plan()
     first = runner.build(plan)
     mirror.asked.clear()
@@ -84,7 +86,7 @@ def test_the_engine_gets_what_the_layer_names_and_nothing_else(
     assert not request.work.exists()
 
 
-def test_what_the_engine_made_is_put_in_order(make_plan: MakePlan, mirror: Mirror, runner: Runner) -> None:
+def test_the_output_of_the_engine_is_normalized(make_plan: MakePlan, mirror: Mirror, runner: Runner) -> None:
     plan = make_plan(compression="none")
     record = runner.build(plan).records["compiled"]
     members = listing(runner.store.read(record.digest))
@@ -92,7 +94,7 @@ def test_what_the_engine_made_is_put_in_order(make_plan: MakePlan, mirror: Mirro
     assert {(member.uid, member.uname, member.mtime) for member in members.values()} == {(0, "", 1577836800)}
 
 
-def test_the_toolchain_is_made_before_what_it_compiles_and_only_then(
+def test_the_toolchain_is_built_before_the_layers_that_need_it(
     make_plan: MakePlan, small: Sample, mirror: Mirror, runner: Runner
 ) -> None:
     plan = make_plan()
@@ -124,8 +126,8 @@ def test_a_compiled_layer_in_the_store_needs_no_engine_for_the_others(
     assert again.image.digest == first.image.digest
 
 
-def test_layers_are_made_side_by_side(make_plan: MakePlan, mirror: Mirror, runner: Runner, engine: FakeEngine) -> None:
-    """While the engine compiles, the other layers are packed: it is let go when the last of them is done."""
+def test_layers_are_built_in_parallel(make_plan: MakePlan, mirror: Mirror, runner: Runner, engine: FakeEngine) -> None:
+    """The other layers are packed while the engine compiles: the engine waits for the last of them."""
     plan = make_plan()
     engine.wait = threading.Event()
     waited = {"root", "wheels-alpha", "wheels-other", "placed"}
@@ -140,7 +142,7 @@ def test_layers_are_made_side_by_side(make_plan: MakePlan, mirror: Mirror, runne
     assert runner.build(plan, listener=heard).records["compiled"]
 
 
-def test_progress_tells_bytes_and_the_engines_lines(make_plan: MakePlan, mirror: Mirror, runner: Runner) -> None:
+def test_progress_has_byte_counts_and_the_engines_output(make_plan: MakePlan, mirror: Mirror, runner: Runner) -> None:
     runner.build(make_plan())
     assert runner.states("wheels-alpha") == ["fetching", "packing", "done"]
     assert runner.states("compiled") == ["fetching", "building", "packing", "done"]
@@ -177,7 +179,7 @@ def test_offline_works_from_the_inputs_alone(make_plan: MakePlan, mirror: Mirror
     assert mirror.asked == []
 
 
-def test_offline_without_the_inputs_says_so(make_plan: MakePlan, mirror: Mirror, runner: Runner) -> None:
+def test_offline_without_the_inputs_is_an_error(make_plan: MakePlan, mirror: Mirror, runner: Runner) -> None:
     with fails(PinError, "input-missing-offline") as caught:
         runner.build(make_plan(), offline=True)
     assert "without --offline" in caught.value.next

@@ -29,7 +29,7 @@ def written(store: Store, plan: Plan, folder: Path) -> Path:
     return folder
 
 
-def test_it_holds_everything_that_the_stages_read(
+def test_the_context_has_all_files_that_the_stages_read(
     make_plan: MakePlan, mirror: Mirror, store: Store, tmp_path: Path
 ) -> None:
     plan = make_plan()
@@ -50,7 +50,7 @@ def test_inputs_are_links_into_the_store(make_plan: MakePlan, mirror: Mirror, st
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
-def test_its_unpacker_makes_the_tree_of_the_layer(
+def test_the_unpacker_in_the_context_makes_the_files_of_the_layer(
     make_plan: MakePlan, mirror: Mirror, runner: Runner, tmp_path: Path, umask: int
 ) -> None:
     plan = make_plan(compression="none")
@@ -79,7 +79,7 @@ def found(folder: Path) -> dict[str, tuple[str, object]]:
     return made
 
 
-def test_a_folder_that_holds_something_is_left_alone(
+def test_a_folder_that_is_not_empty_is_refused_and_unchanged(
     make_plan: MakePlan, mirror: Mirror, store: Store, tmp_path: Path
 ) -> None:
     (tmp_path / "context").mkdir()

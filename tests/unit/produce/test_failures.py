@@ -280,7 +280,7 @@ def test_a_layer_that_writes_where_it_must_not_is_invalid(
     assert runner.temporary() == []
 
 
-def test_what_a_layer_says_that_it_replaces_it_may_cover(
+def test_a_layer_may_cover_paths_that_it_declares_as_replaced(
     make_plan: MakePlan, small: Sample, mirror: Mirror, runner: Runner, engine: FakeEngine
 ) -> None:
     small.files["dockerfiles/layers/compiled/layer.yaml"]["replaces"] = ["/usr/bin/tool"]

@@ -1,4 +1,4 @@
-"""What a build will take is said before it starts, and a disk that cannot hold it stops it there."""
+"""A build first reports the work and the space it needs; a disk that is too small stops it before it starts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def sizes(plan: Plan, *ids: str) -> int:
     return sum(item.size for layer in (*plan.layers, *plan.toolchains) if layer.id in ids for item in layer.inputs)
 
 
-def test_of_an_empty_store_everything_is_needed(make_plan: MakePlan, store: Store) -> None:
+def test_an_empty_store_needs_all_layers_and_inputs(make_plan: MakePlan, store: Store) -> None:
     plan = make_plan()
     needs = survey(store, plan)
     own = f"toolchain-{host_architecture()}"
@@ -52,7 +52,7 @@ def shared(plan: Plan, one: str, other: str) -> int:
     return sum(size for digest, size in by_id[one].items() if digest in by_id[other])
 
 
-def test_inputs_that_are_there_are_not_downloaded_again(make_plan: MakePlan, mirror: Mirror, runner: Runner) -> None:
+def test_inputs_in_the_store_are_not_downloaded_again(make_plan: MakePlan, mirror: Mirror, runner: Runner) -> None:
     plan = make_plan()
     built = runner.build(plan)
     assert survey(runner.store, plan).layers == ()
@@ -112,7 +112,7 @@ def test_a_disk_that_is_too_small_stops_the_build_before_it_starts(
 def test_a_disk_that_fills_up_during_the_build_is_an_error_and_left_clean(
     make_plan: MakePlan, mirror: Mirror, small_disk: Path, by: str
 ) -> None:
-    """What an engine writes, or another program, is not known before."""
+    """The space that an engine or another program uses is not known in advance."""
     engine = FakeEngine({"compiled": {"opt/big": os.urandom(3_000_000 if by == "engine" else 600_000)}})
     store, plan = Store(small_disk), make_plan()
     quiet = Builder(

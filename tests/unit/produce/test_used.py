@@ -63,7 +63,7 @@ def test_the_receipt_of_each_layer_names_all_that_it_consumed(
 
 
 @pytest.mark.parametrize("kind", ["inputs", "layers"])
-def test_what_changes_while_the_engine_runs_is_refused(
+def test_an_input_that_changes_while_the_engine_runs_is_refused(
     make_plan: MakePlan, mirror: Mirror, runner: Runner, engine: FakeEngine, kind: str
 ) -> None:
     plan = make_plan()
@@ -138,10 +138,10 @@ def test_a_base_that_was_damaged_in_the_store_is_not_used(
 
 
 @pytest.mark.parametrize("field", ["diff_id", "media_type", "digest"])
-def test_a_layers_record_that_was_damaged_in_the_store_is_not_believed(
+def test_a_damaged_record_of_a_layer_is_not_used(
     make_plan: MakePlan, mirror: Mirror, runner: Runner, field: str
 ) -> None:
-    """Its diff_id goes into the image's config; nothing else of the store would tell that it is wrong."""
+    """The diff_id of the record goes into the image's config; no other data of the store reveals a wrong one."""
     plan = make_plan()
     first = runner.build(plan)
     one, other = (runner.store.root / "layers" / f"{layer.key}.json" for layer in plan.layers[:2])

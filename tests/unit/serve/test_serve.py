@@ -202,7 +202,7 @@ def test_a_key_of_the_server_reaches_the_front_end_by_name() -> None:
 
 
 @pytest.mark.parametrize("name", PROJECT.recipe_names())
-def test_prefetch_stages_everything_that_the_serving_command_names(name: str) -> None:
+def test_prefetch_stages_all_files_that_the_serving_command_names(name: str) -> None:
     recipe = PROJECT.recipe(name)
     steps = prefetch(recipe)
     drafter = (recipe.serve.flags.get("speculative-config") or {}).get("model", "")  # type: ignore[union-attr]

@@ -71,7 +71,7 @@ class TestBuild:
         assert done.returncode == 8
         assert not [line for line in checkout.logged() if line.startswith("test")]
 
-    def test_values_are_not_read_as_shell(self, checkout: Checkout) -> None:
+    def test_values_are_not_evaluated_by_the_shell(self, checkout: Checkout) -> None:
         done = checkout.run(
             "scripts/ci/build", answers=answers(), RECIPE="tiny", BASE="$(touch hit)`touch hit`; touch hit"
         )

@@ -45,7 +45,7 @@ class TestChanges:
             ("workflow_dispatch", "tiny", "--recipe tiny"),
         ],
     )
-    def test_without_asking(self, asked: Checkout, event: str, recipe: str, expected: str) -> None:
+    def test_events_without_a_comparison(self, asked: Checkout, event: str, recipe: str, expected: str) -> None:
         done = asked.run("scripts/ci/changes", GITHUB_EVENT_NAME=event, RECIPE=recipe)
         assert (done.stdout.strip(), done.returncode) == (expected, 0)
 
