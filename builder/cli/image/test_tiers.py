@@ -16,6 +16,7 @@ from builder.smoke.gpu.machine import Options as GpuOptions
 from builder.smoke.gpu.run import always_there, run_gpu
 from builder.smoke.report import Report, Result
 from builder.smoke.static.run import ALWAYS, check_image
+from builder.store.removal import remove
 
 TIERS = ("static", "cpu", "gpu")
 
@@ -64,7 +65,11 @@ def run_tiers(subject: Subject, request: TestRequest) -> Report:
 
 def run_static_tier(subject: Subject, checks: Sequence[Check], always: Sequence[Check]) -> Report:
     """Read the image without running it. always: checks that run on every image."""
-    return check_image(subject.image, checks, base=subject.base_layers, always=always, folder=open_store().tmp)
+    folder = open_store().scratch()  # The next builder removes it when this one is killed.
+    try:
+        return check_image(subject.image, checks, base=subject.base_layers, always=always, folder=folder)
+    finally:
+        remove(folder)
 
 
 def run_cpu_tier(subject: Subject, checks: Sequence[Check]) -> Report:

@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import re
 import tarfile
-import tempfile
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -16,6 +15,7 @@ from typing import BinaryIO, Literal, cast
 
 from builder.digest import Digest
 from builder.errors import InvalidError
+from builder.smoke.image.kept import KeptFiles
 from builder.smoke.image.layerpaths import LayerPaths, ambiguous
 from builder.smoke.image.layerstream import HashingStream, LayerStream, member_path
 from builder.smoke.image.opened import LayerBlob
@@ -104,10 +104,14 @@ def _index(blob: LayerBlob, number: int, wanted: str, folder: Path, options: Sca
 def index_layer(
     blob: LayerBlob, number: int, wanted: re.Pattern[str], folder: Path, options: ScanOptions = NOTHING
 ) -> LayerIndex:
-    """Read one layer once, and copy files that `wanted` matches to `folder`. Raises InvalidError."""
+    """Read one layer once, and copy files that `wanted` matches to `folder`, within the bounds of `kept`.
+
+    Raises InvalidError.
+    """
     index = LayerIndex(blob, number)
     paths = LayerPaths(blob.digest)
     scanner = MemberScanner(options, folder)
+    kept = KeptFiles(folder)
     hashing = HashingStream(blob.open()) if options.hash else None
     with LayerStream(cast("BinaryIO", hashing) if hashing else blob.open(), blob.digest) as stream:
         if hashing and blob.diff_id is None:
@@ -135,8 +139,8 @@ def index_layer(
                     kind, member.mode & 0o7777, member.uid, member.gid, member.size, member.linkname, number, path
                 )
                 index.entries[path] = entry
-                if kind == "file" and wanted.match(path):
-                    index.kept[path] = _keep(stream, member, folder)
+                if kind == "file" and wanted.match(path) and kept.admits(member.size):
+                    index.kept[path] = kept.copy(stream, member)
                     with index.kept[path].open("rb") as file:
                         entry.machine, entry.object = scanner.scan_copy(file, path, member.size)
                 elif kind == "file" and member.size:
@@ -148,10 +152,3 @@ def index_layer(
     index.secrets = scanner.secrets
     index.digest = hashing.digest() if hashing else None
     return index
-
-
-def _keep(stream: LayerStream, member: tarfile.TarInfo, folder: Path) -> Path:
-    descriptor, name = tempfile.mkstemp(dir=folder)
-    with os.fdopen(descriptor, "wb") as file:
-        stream.copy(member, file.write)
-    return Path(name)

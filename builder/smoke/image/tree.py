@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from builder.smoke.image.index import NOTHING, Entry, LayerIndex, index_layer, read_layers
+from builder.smoke.image.kept import KeptFiles
 from builder.smoke.image.merge import Covered, merge
 from builder.smoke.image.opened import LayerBlob, OpenedImage
 from builder.smoke.image.scan import ScanOptions
@@ -134,12 +135,14 @@ class ImageTree:
         return sorted(path for path in self.entries if accept(path))
 
     def open(self, path: str) -> BinaryIO:
-        """The content of a regular file, seekable. Raises PathNotFound."""
+        """The content of a regular file, seekable. Raises PathNotFound, also for a file beyond the bounds of `kept`."""
         entry = self.stat(path)
         if entry.kind != "file":
             raise PathNotFound(path, f" as a file: it is a {entry.kind}")
         layer = next(layer for layer in self.layers if layer.number == entry.layer)
         if entry.source not in layer.kept:
+            if not KeptFiles(self.folder).admits(entry.size):
+                raise PathNotFound(path, f" as a file that is small enough to be read: it has {entry.size} bytes")
             again = index_layer(layer.blob, layer.number, re.compile(re.escape(entry.source) + r"\Z"), self.folder)
             layer.kept.update(again.kept)
         return layer.kept[entry.source].open("rb")
