@@ -71,6 +71,9 @@ if "nccl" in sys.argv:
     import ctypes
 
     (place,) = [item for item in map(Path, sys.path) if (item / "nvidia/nccl/lib").is_dir()]
+    # Our NCCL takes the CUDA runtime that its process has loaded: torch does this, too.
+    (runtime,) = place.glob("nvidia/cu13/lib/libcudart.so.1[0-9]")
+    ctypes.CDLL(str(runtime), mode=ctypes.RTLD_GLOBAL)
     ctypes.CDLL(str(place / "nvidia/nccl/lib/libnccl.so.2"))
     found["nccl_of_the_wheel"] = nccl_in_memory()
     found["nccl_of_the_wheel_version"] = nccl_version(nccl_in_memory()[0])
