@@ -170,7 +170,7 @@ def list_entry(folder: Path, digest: Digest, size: int, name: str, **more: Any) 
     listed = sorted([*others, entry], key=lambda item: str(item.get("annotations", {}).get(_NAME, "")))
     index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": listed}
     for path, data in (("oci-layout", _MARKER), ("index.json", json.dumps(index, indent=1).encode())):
-        write_file(folder / path, data, follow=False)
+        write_file(folder / path, data)
 
 
 def read_index(folder: Path) -> list[dict[str, Any]]:

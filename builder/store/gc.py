@@ -33,6 +33,10 @@ def collect(store: Store, policy: Policy, *, dry_run: bool) -> GcReport:
                 (store.root / path).replace(scratch / str(number))
             if claims is None:
                 _remove_locks(store)
+                # Unknown names: other builders' files start with the name of their lock file.
+                for stray in _entries(store.tmp):
+                    if not stray.name.startswith(f"{store.owner}-"):
+                        stray.replace(scratch / f"tmp-{stray.name}")
         except OSError:
             remove(scratch)
             raise

@@ -7,14 +7,26 @@ from pathlib import Path
 import pytest
 
 from builder.atomic import staged, write_file
+from builder.regular import is_regular
+from tests.support.hostile import Outside, limit
 
 
-def test_writing_keeps_links_and_modes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["pipe", "link", "link to nothing"])
+def test_a_link_or_pipe_is_replaced_and_nothing_outside_is_written(tmp_path: Path, kind: str) -> None:
+    """A project of somebody else may have a link to any file in place of a lock file."""
+    outside = Outside(tmp_path)
+    outside.put(kind, tmp_path / "file")
+    with limit():
+        write_file(tmp_path / "file", b"new")
+    assert is_regular(tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "new"
+    outside.assert_unchanged()
+
+
+def test_writing_keeps_the_mode(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("old")
     (tmp_path / "real").chmod(0o640)
-    (tmp_path / "link").symlink_to("real")
-    write_file(tmp_path / "link", b"new")
-    assert (tmp_path / "link").is_symlink()
+    write_file(tmp_path / "real", b"new")
     assert (tmp_path / "real").read_text() == "new"
     assert (tmp_path / "real").stat().st_mode & 0o777 == 0o640
     write_file(tmp_path / "made/here", b"x")

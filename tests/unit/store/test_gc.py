@@ -133,6 +133,22 @@ def test_unpacked_images_are_removed_and_their_links_counted_once(store: Store) 
     assert list(store.tmp.iterdir()) == []
 
 
+def test_files_of_unknown_names_below_tmp_are_removed_when_no_other_builder_runs(store: Store) -> None:
+    """As older versions left them."""
+    (store.tmp / "builder-smoke-abc/below").mkdir(parents=True)
+    (store.tmp / "file").write_text("x")
+    process = using(store)
+    try:
+        collect(store, Policy(), dry_run=False)
+        assert len(list(store.tmp.iterdir())) == 2
+    finally:
+        process.communicate("")
+    collect(store, Policy(), dry_run=True)
+    assert len(list(store.tmp.iterdir())) == 2
+    collect(store, Policy(), dry_run=False)
+    assert list(store.tmp.iterdir()) == []
+
+
 def test_bytes_with_a_link_elsewhere_are_not_freed(store: Store, tmp_path: Path) -> None:
     digest = store.put(bytes(10_000))
     (tmp_path / "link").hardlink_to(store.blob(digest))
