@@ -17,11 +17,11 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import AfterValidator, Field
 
-from builder.model.common import Line, Strict
+from builder.model.common import Line
 from builder.versions import is_version, python_version
 
 VERSIONS = ("cuda", "python", "triton", "vllm")
@@ -43,13 +43,7 @@ _PRESENCE = ("known", "unknown")
 Value = Annotated[bool, Field(strict=True)] | Annotated[int, Field(strict=True)] | Line
 
 
-class Not(Strict):
-    """Every value but this one; for parameters."""
-
-    value: Value = Field(alias="not")
-
-
-Expected = Value | Not
+Expected = Value | Annotated[dict[Literal["not"], Value], Field(min_length=1)]
 
 
 class Facts(Protocol):
@@ -100,7 +94,7 @@ def holds(condition: Condition, facts: Facts) -> bool:
     )
 
 
-def _passes(subject: str, expected: bool | int | str | Not, facts: Facts) -> bool:
+def _passes(subject: str, expected: Expected, facts: Facts) -> bool:
     if subject == "lock":
         return facts.has_section(str(expected))
     if subject == "recipe.layers":
@@ -108,7 +102,7 @@ def _passes(subject: str, expected: bool | int | str | Not, facts: Facts) -> boo
     kind, _, name = subject.partition(".")
     if kind == "params":
         given = facts.params[name]
-        return bool(given != expected.value if isinstance(expected, Not) else given == expected)
+        return bool(given != expected["not"] if isinstance(expected, dict) else given == expected)
     value = facts.base.get(name)
     if expected in _PRESENCE:
         return (value is not None) == (expected == "known")
@@ -126,7 +120,7 @@ def parameters_of(
         for tests in _alternatives(condition):
             for subject, expected in tests.items():
                 if subject.startswith("params."):
-                    yield subject.removeprefix("params."), expected.value if isinstance(expected, Not) else expected
+                    yield subject.removeprefix("params."), expected["not"] if isinstance(expected, dict) else expected
 
 
 def _alternatives(condition: Condition) -> tuple[Tests, ...]:

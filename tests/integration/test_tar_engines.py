@@ -34,7 +34,9 @@ def unpacked(image: Path) -> Iterator[Path | None]:
     """The root of an image, unpacked by buildah; None when buildah refuses it."""
     with tempfile.TemporaryDirectory() as storage:
         program = ["buildah", "--root", f"{storage}/root", "--runroot", f"{storage}/run", "--storage-driver", "vfs"]
-        made = subprocess.run([*program, "from", f"oci:{image}"], capture_output=True, text=True, check=False)
+        # buildah stops when the folder of docker's configuration has no file of logins.
+        env = {name: value for name, value in os.environ.items() if name != "DOCKER_CONFIG"}
+        made = subprocess.run([*program, "from", f"oci:{image}"], env=env, capture_output=True, text=True, check=False)
         if made.returncode:
             yield None
             return
