@@ -200,7 +200,7 @@ def wrong_interpreter(b: Broken) -> None:
 # --- images that somebody derived from ours
 
 
-@case("image-places", "removes /usr/bin/python3")
+@case("image-places image-starts interpreter", "removes /usr/bin/python3")
 def python_removed_by_a_run(b: Broken) -> None:
     b.add({"usr/bin/.wh.python3": b""}, created_by="RUN /bin/sh -c rm /usr/bin/python3")
 
