@@ -96,8 +96,7 @@ def receipt(layer: PlannedLayer, digest: Digest, used: Iterable[Used]) -> bytes:
 def is_receipt_of(data: bytes, key: str, digest: Digest) -> bool:
     """Whether this is a readable receipt of the layer of this key, and of this blob."""
     try:
-        used_of(data)
-        found = parse_json(data)
+        found, _ = _parsed(data)
         return (found["key"], found["digest"]) == (key, digest)
     except (PinError, KeyError):
         return False
@@ -105,11 +104,15 @@ def is_receipt_of(data: bytes, key: str, digest: Digest) -> bool:
 
 def used_of(data: bytes) -> tuple[Used, ...]:
     """The inputs in a receipt. Raises PinError when the receipt is not readable."""
+    return _parsed(data)[1]
+
+
+def _parsed(data: bytes) -> tuple[dict[str, Any], tuple[Used, ...]]:
     try:
-        rows: Any = parse_json(data)["used"]
-        used = tuple(Used(row["kind"], row["name"], Digest(row["digest"])) for row in rows)
+        found: dict[str, Any] = parse_json(data)
+        used = tuple(Used(row["kind"], row["name"], Digest(row["digest"])) for row in found["used"])
         if all(isinstance(text, str) for item in used for text in (item.kind, item.name, item.digest)):
-            return used
+            return found, used
     except (ValueError, KeyError, TypeError):
         pass
     raise PinError("a layer's receipt is not readable", id="receipt-unreadable", next="builder gc, then build again")

@@ -11,6 +11,9 @@ from builder.model.recipe import Recipe
 from builder.model.variant import DEFAULT
 from builder.project import Project
 
+BASE_DIGEST = "org.opencontainers.image.base.digest"
+"""The label that names the base; one of the annotations that the OCI image specification defines."""
+
 _EPOCH = "2020-01-01T00:00:00Z"
 """The date of an image without locked inputs: the modification time of every file in a layer."""
 
@@ -44,7 +47,7 @@ def labels(
         labels["org.builder.vllm.version"] = base.vllm
     if base.pin is not None and base.pin.manifest is not None:
         labels["org.opencontainers.image.base.name"] = base.pin.image
-        labels["org.opencontainers.image.base.digest"] = base.pin.index or base.pin.manifest
+        labels[BASE_DIGEST] = base.pin.index or base.pin.manifest
     for layer in layers:
         labels |= dict(layer.labels)
     return tuple(sorted(labels.items()))

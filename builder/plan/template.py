@@ -160,12 +160,7 @@ def render_text(text: str, values: Mapping[str, Mapping[str, Any]], where: str) 
 
 def _require_plain(template: nodes.Template, functions: set[str]) -> None:
     """Raises TemplateError for a construct that is not in `_ALLOWED`."""
-    assigned = {
-        target.name
-        for each in template.find_all(nodes.Assign)
-        for target in each.find_all(nodes.Name)
-        if target.ctx == "store"
-    }
+    assigned = {name for each in template.find_all(nodes.Assign) for name in _names(each, "store")}
     pending: list[tuple[nodes.Node, int]] = [(template, 0)]
     while pending:
         node, depth = pending.pop()
@@ -182,14 +177,17 @@ def _require_plain(template: nodes.Template, functions: set[str]) -> None:
             depth += 1
             if depth > _DEEPEST or node.recursive or not isinstance(node.iter, nodes.Name | nodes.Getattr):
                 problem = f"a loop goes over a given list, at most {_DEEPEST} deep"
-        elif isinstance(node, nodes.Assign) and assigned & {
-            name.name for name in node.node.find_all(nodes.Name)
-        } | assigned & ({node.node.name} if isinstance(node.node, nodes.Name) else set()):
+        elif isinstance(node, nodes.Assign) and assigned & _names(node, "load"):
             # Each such step could double a text.
             problem = "a value that is set cannot use another value that is set"
         if problem:
             raise jinja2.TemplateSyntaxError(problem, node.lineno)
         pending += [(child, depth) for child in node.iter_child_nodes()]
+
+
+def _names(assignment: nodes.Assign, ctx: str) -> set[str]:
+    """The names that a `set` writes ("store") or reads ("load")."""
+    return {name.name for name in assignment.find_all(nodes.Name) if name.ctx == ctx}
 
 
 def _reason(error: Exception) -> str:

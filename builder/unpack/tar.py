@@ -73,7 +73,7 @@ class Archive:
         before: dict[bytes, dict[bytes, bytes]] = {}
         while (block := self._block(start)) is not None:
             member = self._header(block)
-            content, after = start + _BLOCK, start + _BLOCK + -(-member.size // _BLOCK) * _BLOCK
+            content = start + _BLOCK
             if member.type in _EXTENDED:
                 records = self._extension(member)
                 if member.type in before or (before and tarfile.XHDTYPE in (member.type, *before)):
@@ -84,14 +84,14 @@ class Archive:
                     raise self._ambiguous("a global header")
                 else:
                     self.comment = records.get(b"comment", b"").decode("utf-8", "replace")
-                start = after
+                start = content + _padded(member.size)
                 continue
             for records in before.values():
                 self._extend(member, records)
             before = {}
             self._check(member)
             member.offset, member.offset_data = start, content
-            start = content + -(-member.size // _BLOCK) * _BLOCK
+            start = content + _padded(member.size)
             yield member
         if before:
             raise self._damaged("an extended header without a member after it")
@@ -221,3 +221,8 @@ class Archive:
 
     def _damaged(self, what: str) -> UnpackError:
         return UnpackError(f"{self._owner} is damaged: {what}", id="archive-damaged")
+
+
+def _padded(size: int) -> int:
+    """The bytes that a content of this size takes: whole blocks."""
+    return -(-size // _BLOCK) * _BLOCK

@@ -15,6 +15,7 @@ from builder.mirror.basefetch import pinned_base
 from builder.model.check import Check
 from builder.model.reference import Reference
 from builder.oci.assemble import BaseImage
+from builder.plan.imageconfig import BASE_DIGEST
 from builder.project import Project
 from builder.smoke.gpu.machine import GpuImage
 from builder.smoke.image.opened import OpenedImage, open_image
@@ -23,8 +24,6 @@ from builder.smoke.plan_checks import checks_of, planned_check
 from builder.smoke.results import results_folder
 from builder.smoke.structure_file import structure_checks
 from builder.store.store import Store
-
-BASE_DIGEST = "org.opencontainers.image.base.digest"
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,13 @@ import contextlib
 import json
 import os
 import shutil
-import stat
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from builder.errors import EngineError
+from builder.regular import read_regular
 from builder.smoke.check import CheckNotRun
 from builder.smoke.cpu.runner import Command, native, registered
 from builder.smoke.cpu.sandbox import ENTER, FIRST_ID, IDS, MEMORY_FILES, PREPARED, container, process
@@ -50,6 +51,9 @@ class RuncRunner:
                 raise CheckNotRun(f"{tool} is not installed")
         if not native() and not registered():
             raise CheckNotRun("this machine does not run arm64 code: install qemu-user-static")
+        with tempfile.TemporaryDirectory() as empty:
+            # Before gigabytes are unpacked for a machine that cannot run them.
+            self._try_sandbox(Path(empty))
         try:
             self._root = unpack(image, folder, first_id=FIRST_ID if self.mapped else None, ids=IDS)
         except EngineError as error:
@@ -64,7 +68,7 @@ class RuncRunner:
             self._bytecode = Path(f"{self._root}-bytecode")
             self._bytecode.mkdir(exist_ok=True)
             self._bytecode.chmod(0o1777)
-        self._try_sandbox()
+        self._try_sandbox(self._root)
 
     def start(self, command: Command) -> subprocess.Popen[bytes]:
         """Start a command. Raises CheckNotRun for a user other than root when not run by root."""
@@ -75,7 +79,8 @@ class RuncRunner:
         if self._bytecode is not None:
             env.setdefault("PYTHONPYCACHEPREFIX", "/dev/bytecode")
         directory = str(self.image.settings.get("WorkingDir") or "/")
-        return self._enter(process(command.argv, env, user=user, group=group, directory=directory), command.errors)
+        what = process(command.argv, env, user=user, group=group, directory=directory)
+        return self._enter(self._root, what, command.errors)
 
     def note(self) -> str:
         """How commands run, for the report."""
@@ -89,12 +94,12 @@ class RuncRunner:
             if self._bytecode is not None:
                 remove_tree(self._bytecode)
 
-    def _enter(self, command: dict[str, Any], errors: Any = None) -> subprocess.Popen[bytes]:
+    def _enter(self, root: Path, command: dict[str, Any], errors: Any = None) -> subprocess.Popen[bytes]:
         # Without root, a user namespace comes first: only in one a user may mount. There the user is root.
         user = [] if self.mapped else ["--user", "--map-root-user"]
         spaces = [str(tool_path("unshare")), *user, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         owner = str(FIRST_ID) if self.mapped else ""
-        arguments = [self._runtime, owner, str(MEMORY_FILES), str(self._root), str(self._bytecode or "")]
+        arguments = [self._runtime, owner, str(MEMORY_FILES), str(root), str(self._bytecode or "")]
         made = subprocess.Popen(
             [*spaces, "sh", "-c", ENTER, "sh", *arguments],
             stdin=subprocess.PIPE,
@@ -109,15 +114,15 @@ class RuncRunner:
         made.stdin = None
         return made
 
-    def _try_sandbox(self) -> None:
-        """Run a program that no image has: the sandbox works when the runtime does not find the program.
+    def _try_sandbox(self, root: Path) -> None:
+        """Run a program that no image has, with the files of `root`: the runtime does not find it in a working sandbox.
 
         Without /sys when the kernel does not allow it, as in some containers.
         """
         reason = ""
         for self._sysfs in (True, False):
             try:
-                done = self._enter(process(["/dev/no-such-program"], {}))
+                done = self._enter(root, process(["/dev/no-such-program"], {}))
                 output, _ = done.communicate(timeout=30)
             except (OSError, subprocess.TimeoutExpired) as error:
                 reason = str(error)
@@ -147,15 +152,7 @@ def _user(root: Path, user: str) -> tuple[int, int, str]:
 
 
 def _passwd(root: Path) -> str:
-    """The text of etc/passwd of the image; empty when it or `etc` is a link, which could lead outside."""
-    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
-        folder = -1
-        for name in (str(root), "etc"):
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-            folder = os.open(name, flags) if folder < 0 else os.open(name, flags, dir_fd=folder)
-            stack.callback(os.close, folder)
-        file = os.open("passwd", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-        stack.callback(os.close, file)
-        if stat.S_ISREG(os.fstat(file).st_mode):
-            return os.read(file, _PASSWD).decode(errors="replace")
+    """The text of etc/passwd of the image; empty when the file is a link. `etc` is none: see PREPARED."""
+    with contextlib.suppress(OSError):
+        return read_regular(root / "etc" / "passwd", _PASSWD).decode(errors="replace")
     return ""

@@ -18,7 +18,7 @@ from builder.unpack.tar import Archive
 
 _CHUNK = 1 << 20
 _MOST_AT_ONCE = 32 << 20
-"""bytes; tarfile reads a long name in one piece, of any length that its header claims."""
+"""bytes; the most that is read in one piece."""
 _LONGEST_PATH = 4096
 LARGEST = 64 << 30
 """bytes of an unpacked layer; no registry takes a blob of more than 10 GB."""
@@ -33,7 +33,7 @@ class _Source(Protocol):
 
 
 class ForwardStream(io.RawIOBase):
-    """A forward-only stream for tarfile: a seek reads and discards. seen: a hash that gets all bytes, or None."""
+    """A forward-only stream: a seek reads and discards. seen: a hash that gets all bytes, or None."""
 
     def __init__(self, source: _Source, damage: type[Exception] = OSError) -> None:
         self.seen: Any = None

@@ -117,20 +117,15 @@ def _files(tree: ImageTree, number: int, root: Path, owners: Owners) -> None:
     with LayerStream(tree.image.layers[number].open(), tree.image.layers[number].digest) as stream:
         for member in stream:
             paths = wanted.get(member_path(member.name))
-            if not paths or not (member.isreg() or member.type == b"\0"):
+            if not paths or not member.isreg():
                 continue
             first = root / paths[0]
-            if os.path.lexists(first):
-                # A second member of the same name replaces the first.
-                first.unlink()
             with first.open("xb") as file:
                 stream.copy(member, file.write)
             entry = tree.entries[paths[0]]
             owners.set(first, entry.uid, entry.gid)
             first.chmod(entry.mode & _MODE)
             for other in paths[1:]:
-                with contextlib.suppress(FileNotFoundError):
-                    (root / other).unlink()
                 os.link(first, root / other)
 
 
