@@ -17,6 +17,7 @@ from builder.errors import EngineError, PinError, UsageError
 from builder.jsontext import read_json
 from builder.oci.assemble import Image, ImageLayer
 from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
+from builder.regular import is_regular
 from builder.store.blobs import Blobs, disk_error, hash_of
 from builder.store.claims import try_lock
 from builder.store.removal import remove
@@ -80,9 +81,12 @@ def prepare(folder: Path, option: str = "--output oci:DIR") -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # "x" creates a new file only. No reader takes the folder for an image: it has no index yet.
-        if not (folder / "oci-layout").exists():
-            with contextlib.suppress(FileExistsError), (folder / "oci-layout").open("xb") as marker:
-                marker.write(_MARKER)
+        marker = folder / "oci-layout"
+        if not marker.exists():
+            with contextlib.suppress(FileExistsError), marker.open("xb") as file:
+                file.write(_MARKER)
+        elif is_regular(marker) and not marker.stat().st_size:
+            write_file(marker, _MARKER)  # of a run that was killed between the two steps above
     except OSError as error:
         raise disk_error(error, folder, option.rpartition(" ")[2]) from error
 

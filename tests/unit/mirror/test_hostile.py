@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from builder.mirror.folder import FolderBackend
 from builder.mirror.source import MirrorSource, mirror_source
 from builder.model.plan import Plan
 from tests.support.errors import fails
+from tests.support.hostile import killed_at
 from tests.support.http_registry import Answer, Server, digest_of, image_manifest
 from tests.support.mirror_bench import Bench, assert_intact
 from tests.support.project import Sample, vendor_base
@@ -61,6 +63,30 @@ def test_the_store_receives_the_file_that_a_link_points_to(make_plan: MakePlan, 
     assert bench.build(plan, bench.source(), store).image
     assert not any(blob.is_symlink() for blob in (store.root / "blobs/sha256").iterdir())
     assert_intact(store)
+
+
+def test_a_mirror_whose_first_run_was_killed_at_any_point_can_be_continued(tmp_path: Path) -> None:
+    def write(folder: Path) -> None:
+        with FolderBackend(folder).writing():
+            pass
+
+    number = 0
+    while killed_at(number, partial(write, tmp_path / str(number))):
+        write(tmp_path / str(number))
+        assert mirror_source(str(tmp_path / str(number)))
+        assert {path.name for path in (tmp_path / str(number)).iterdir()} == {"oci-layout", "blobs"}
+        number += 1
+    assert number > 5
+
+
+def test_a_mirror_whose_marker_is_empty_can_be_continued(make_plan: MakePlan, bench: Bench) -> None:
+    plan = make_plan()
+    (bench.folder / "mirror").mkdir(exist_ok=True)
+    (bench.folder / "mirror/oci-layout").touch()
+    with FolderBackend(bench.folder / "mirror").writing():
+        assert mirror_source(str(bench.folder / "mirror"))
+    bench.fill(plan)
+    assert bench.build(plan, bench.source()).image
 
 
 NONSENSE = {
