@@ -26,7 +26,7 @@ def wrong_libnccl_mapped(b: Broken) -> None:
     b.add({f"{SITE}/nvidia/nccl/lib/libnccl.so.2": elf(gpu=fatbin((2, 120, 0)))})
 
 
-@case("nccl-chosen links nccl-library nccl-sm121 nccl-elf", "where the loader looks")
+@case("nccl-chosen links nccl-library nccl-sm121 nccl-elf image-mapped", "where the loader looks")
 def nccl_link_dangling(b: Broken) -> None:
     """The target of the link is missing: every check that follows it fails."""
     b.edit("nccl").pop(NCCL)
@@ -37,7 +37,7 @@ def symlink_dangling(b: Broken) -> None:
     b.add({"opt/other": link("nowhere")})
 
 
-@case("image-elf-ours", "msgspec")
+@case("image-elf-ours image-records", "msgspec")
 def x86_library(b: Broken) -> None:
     tree = b.edit(WHEELS)
     path = next(path for path in tree if "msgspec" in path and path.endswith(".so"))
@@ -47,7 +47,7 @@ def x86_library(b: Broken) -> None:
     tree[path] = replace(tree[path], data=bytes(data))
 
 
-@case("nccl-elf image-elf-ours nccl-chosen", "x86-64")
+@case("nccl-elf image-elf-ours nccl-chosen image-mapped", "x86-64")
 def nccl_for_x86(b: Broken) -> None:
     """Three checks read this file: of its layer, of every library, and of the loader, which skips it."""
     b.edit("nccl")[NCCL] = program(elf(machine=62, gpu=fatbin((2, 121, 0))))
@@ -130,7 +130,7 @@ def file_of_a_wheel_gone(b: Broken) -> None:
     b.edit("audio").pop(f"{SITE}/soundfile.py")
 
 
-@case("image-distributions vllm-version", "vllm: 0.20.0")
+@case("image-distributions vllm-version image-records image-imports", "vllm: 0.20.0")
 def two_versions_of_a_distribution(b: Broken) -> None:
     """The check of vLLM's version finds both, too."""
     b.add({f"{SITE}/vllm-0.21.0.dist-info/METADATA": b"Name: vllm\nVersion: 0.21.0\n"})
@@ -190,7 +190,7 @@ def whiteout(b: Broken) -> None:
     b.add({"etc/.wh.debian_version": b""})
 
 
-@case("image-starts", "/usr/bin/python9 is not in the image")
+@case("image-starts image-programs image-records", "/usr/bin/python9 is not in the image")
 def wrong_interpreter(b: Broken) -> None:
     tree = b.edit("wheels-torch")
     data = tree["usr/local/bin/vllm"].data.replace(b"python3", b"python9", 1)
@@ -200,7 +200,7 @@ def wrong_interpreter(b: Broken) -> None:
 # --- images that somebody derived from ours
 
 
-@case("image-places image-starts interpreter", "removes /usr/bin/python3")
+@case("image-places image-starts image-programs interpreter", "removes /usr/bin/python3")
 def python_removed_by_a_run(b: Broken) -> None:
     b.add({"usr/bin/.wh.python3": b""}, created_by="RUN /bin/sh -c rm /usr/bin/python3")
 
@@ -213,20 +213,20 @@ def setuid_by_a_run(b: Broken) -> None:
 # --- secrets
 
 
-def _token() -> bytes:
+def token() -> bytes:
     # Put together here, so that no scanner reports this file.
     return b"hf_" + b"QzWxEcRvTbYnUmIkOlPaSdFgHjKlZx" + b"CvBn"
 
 
 @case("image-no-secrets", "a Hugging Face token in /opt/app/settings.py (extra)")
 def token_in_a_layer(b: Broken) -> None:
-    b.add({"opt/app/settings.py": b'TOKEN = "' + _token() + b'"\n'})
+    b.add({"opt/app/settings.py": b'TOKEN = "' + token() + b'"\n'})
 
 
 @case("image-no-secrets nothing-covered", "a Hugging Face token in /opt/app/settings.py (first)")
 def token_that_a_later_layer_hides(b: Broken) -> None:
     """A covered file is still in the image; covering it is a fault as well."""
-    b.add({"opt/app/settings.py": _token()}, "first")
+    b.add({"opt/app/settings.py": token()}, "first")
     b.add({"opt/app/settings.py": b"TOKEN = None\n"}, "second")
 
 
@@ -311,3 +311,13 @@ def layer_above_10_gb(b: Broken) -> None:
 @case("image-blobs", "hashes to sha256:")
 def blob_of_another_digest(b: Broken) -> None:
     b.layers[-1] = replace(b.layers[-1], digest=Digest.from_hex("1" * 64))
+
+
+@case("image-blobs", "not to the diff_id")
+def diff_id_of_another_layer(b: Broken) -> None:
+    b.config["rootfs"]["diff_ids"][0] = "sha256:" + "0" * 64
+
+
+@case("image-blobs", "its media type is")
+def media_type_of_another_compression(b: Broken) -> None:
+    b.layers[-1] = replace(b.layers[-1], media_type="application/vnd.oci.image.layer.v1.tar+gzip")

@@ -17,6 +17,7 @@ from builder.smoke.static.run import check_image
 from tests.integration.sabotage import Broken, Case, Whole
 from tests.integration.sabotage_cases import CASES, WHEELS
 from tests.integration.sabotage_project import build
+from tests.integration.sabotage_unplanned import UNPLANNED
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def test_the_healthy_image_passes_everything(whole: Whole) -> None:
     assert real["code"].get("sm_120") or real["code"].get("sm_120f")
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*CASES, *UNPLANNED], ids=lambda case: case.name)
 def test_sabotage(whole: Whole, tmp_path: Path, case: Case) -> None:
     broken = Broken.of(whole, tmp_path)
     case.change(broken)
@@ -71,4 +72,4 @@ def test_libraries_are_read_as_pyelftools_reads_them(whole: Whole) -> None:
 
 
 def test_there_are_enough() -> None:
-    assert len(CASES) >= 40
+    assert len(CASES) + len(UNPLANNED) >= 70

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
 import io
@@ -27,6 +28,7 @@ class Member:
     type: bytes = tarfile.REGTYPE
     link: str = ""
     uid: int = 0
+    pax: tuple[tuple[str, str], ...] = ()
 
 
 def folder(mode: int = 0o755, uid: int = 0) -> Member:
@@ -67,7 +69,7 @@ def tar(files: Files, *, parents: bool = True) -> bytes:
                 member.link,
                 EPOCH,
             )
-            info.size = len(member.data)
+            info.size, info.pax_headers = len(member.data), dict(member.pax)
             archive.addfile(info, io.BytesIO(member.data))
     return out.getvalue()
 
@@ -209,6 +211,24 @@ def ld_cache(entries: Mapping[str, str]) -> bytes:
 
 SITE = "usr/lib/python3/dist-packages"
 
+
+def record(files: Mapping[str, Member | bytes]) -> bytes:
+    """The RECORD of a distribution in SITE with these files."""
+    lines = []
+    for path, what in files.items():
+        data = what if isinstance(what, bytes) else what.data
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+        lines.append(f"{path.removeprefix(SITE + '/')},sha256={digest},{len(data)}\n")
+    return "".join(lines).encode()
+
+
+def distribution(name: str, version: str, files: Files | None = None) -> dict[str, Member | bytes]:
+    """The files of a Python distribution in SITE, with metadata and RECORD."""
+    info = f"{SITE}/{name}-{version}.dist-info"
+    made = {**(files or {}), f"{info}/METADATA": f"Name: {name}\nVersion: {version}\n".encode()}
+    return {**made, f"{info}/RECORD": record(made)}
+
+
 SM_121 = (2, 121, 0x1008011)
 
 
@@ -230,11 +250,13 @@ def gb10(**changes: Member | bytes | None) -> list[dict[str, Member | bytes]]:
     wheels: dict[str, Member | bytes] = {
         f"{SITE}/torch/lib/libtorch_cuda.so": torch,
         f"{SITE}/nvidia/nccl/lib/libnccl.so.2": elf(gpu=fatbin((2, 120, 0x1008011), (1, 120, 0x8011))),
-        f"{SITE}/triton-3.6.0.dist-info/METADATA": b"Name: triton\n",
+        **distribution("triton", "3.6.0"),
         f"{SITE}/triton/backends/nvidia/bin/ptxas": program(elf(more=b"release 12.8, V12.8.93\0sm_120a\0")),
         f"{SITE}/triton/backends/nvidia/bin/ptxas-blackwell": program(elf(more=b"release 12.9, V12.9.86\0sm_121a\0")),
-        f"{SITE}/vllm-0.20.0.dist-info/METADATA": b"Name: vllm\n",
+        **distribution("vllm", "0.20.0"),
     }
+    mine = {path: what for path, what in wheels.items() if "dist-info" not in path}
+    wheels |= distribution("torch", "2.11.0", mine)
     ours: dict[str, Member | bytes] = {
         "opt/nccl/lib/libnccl.so.2.29.7": nccl,
         "opt/nccl/lib/libnccl.so.2": link("libnccl.so.2.29.7"),

@@ -16,6 +16,8 @@ _DEFINE = struct.Struct("<HHHHIII")
 _DYNAMIC, _VERDEF, _VERNEED = 6, 0x6FFFFFFD, 0x6FFFFFFE
 _DT_NEEDED, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 14, 15, 29
 
+_MOST_NAMES, _MOST_FOLDERS = 4096, 256
+
 
 @dataclass(frozen=True)
 class Dynamic:
@@ -40,9 +42,10 @@ def read_dynamic(read: Read, found: list[Section] | None = None) -> Dynamic:
     words: dict[int, list[str]] = {}
     versions: dict[str, frozenset[str]] = {}
     provides: set[str] = set()
-    for row in rows:
-        if row.kind not in (_DYNAMIC, _VERNEED, _VERDEF) or not row.size:
-            continue
+    tables = [row for row in rows if row.kind in (_DYNAMIC, _VERNEED, _VERDEF) and row.size]
+    if len({row.kind for row in tables}) < len(tables):
+        raise ValueError("damaged ELF file: two sections of one kind")
+    for row in tables:
         if row.link >= len(rows):
             raise ValueError(f"damaged ELF file: {row.name} has no names")
         data = exactly(read, row.offset, row.size)
@@ -68,19 +71,28 @@ def read_dynamic(read: Read, found: list[Section] | None = None) -> Dynamic:
 
 
 def _tags(data: bytes) -> Iterator[tuple[int, int]]:
+    count = 0
     for tag, value in _TAG.iter_unpack(data[: len(data) - len(data) % _TAG.size]):
         if tag == 0:
             return
         if tag in (_DT_NEEDED, _DT_SONAME, _DT_RPATH, _DT_RUNPATH):
+            count += 1
+            if count > _MOST_NAMES:
+                raise ValueError(f"damaged ELF file: more than {_MOST_NAMES} needed libraries and folders")
             yield tag, value
 
 
 def _needs(data: bytes, texts: bytes, count: int) -> Iterator[tuple[str, frozenset[str]]]:
     place = 0
+    # Entries may overlap: without a bound, few bytes make a loop of years.
+    left = len(data) // _NEED_NAME.size
     for _ in range(count):
         _, names, file, first, following = _NEED.unpack_from(data, place)
         found = set()
         at = place + first
+        left -= names + 1
+        if left < -1:
+            raise ValueError("damaged ELF file: its needed versions overlap")
         for _ in range(names):
             _, _, _, name, step = _NEED_NAME.unpack_from(data, at)
             found.add(text_at(texts, name))
@@ -93,7 +105,7 @@ def _needs(data: bytes, texts: bytes, count: int) -> Iterator[tuple[str, frozens
 
 def _defines(data: bytes, texts: bytes, count: int) -> Iterator[str]:
     place = 0
-    for _ in range(count):
+    for _ in range(min(count, len(data) // _DEFINE.size)):
         *_, first, following = _DEFINE.unpack_from(data, place)
         # The first name is the version itself, the others are its ancestors.
         (name,) = struct.unpack_from("<I", data, place + first)
@@ -104,4 +116,7 @@ def _defines(data: bytes, texts: bytes, count: int) -> Iterator[str]:
 
 
 def _split(paths: list[str]) -> tuple[str, ...]:
-    return tuple(part for path in paths for part in path.split(":") if part)
+    parts = tuple(part for path in paths for part in path.split(":") if part)
+    if len(parts) > _MOST_FOLDERS:
+        raise ValueError(f"damaged ELF file: more than {_MOST_FOLDERS} folders of libraries")
+    return parts

@@ -22,6 +22,7 @@ _ENTRY = struct.Struct("<HHIQ12xI8xQ")
 
 _ARCH_SPECIFIC = 0x100000
 _FAMILY_SPECIFIC = 0x200000
+_MOST_PADDING = 4 << 20
 _PREFIX = {1: "compute", 2: "sm"}
 
 
@@ -32,9 +33,11 @@ def inventory(read: Read, found: list[Section] | None = None) -> Counter[str]:
     """
     rows = sections(read) if found is None else found
     counts: Counter[str] = Counter()
-    for row in rows:
-        if row.name == ".nv_fatbin":
-            counts.update(_targets(read, row.offset, row.offset + row.size))
+    parts = sorted((row.offset, row.offset + row.size) for row in rows if row.name == ".nv_fatbin" and row.size)
+    for number, (start, end) in enumerate(parts):
+        if number and start < parts[number - 1][1]:
+            raise ValueError("damaged fatbin: two sections overlap")
+        counts.update(_targets(read, start, end))
     return counts
 
 
@@ -67,11 +70,15 @@ def describe(code: Mapping[str, int]) -> str:
 
 
 def _targets(read: Read, position: int, end: int) -> Iterator[str]:
+    padding = 0
     while position + _CONTAINER.size <= end:
         magic, _, header, length = _CONTAINER.unpack(_exactly(read, position, _CONTAINER.size))
         if magic != MAGIC:
             # Containers are aligned; the linker pads between them.
             position += 8
+            padding += 8
+            if padding > _MOST_PADDING:
+                raise ValueError("damaged fatbin: no container in many bytes")
             continue
         entry = position + header
         position = entry + length

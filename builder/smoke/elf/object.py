@@ -23,6 +23,7 @@ _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 
 _NOBITS = 8
+_LONGEST = 4096
 _MOST = 64 << 20
 """bytes; the largest table that is read."""
 
@@ -103,7 +104,7 @@ def exactly(read: Read, offset: int, size: int) -> bytes:
 
 def text_at(data: bytes, start: int) -> str:
     """A name in a string table. Raises ValueError when it is outside of the table."""
-    end = data.find(b"\0", start)
+    end = data.find(b"\0", start, start + _LONGEST)
     if start >= len(data) or end < 0:
         raise ValueError("damaged ELF file: a name is outside of its table")
     return data[start:end].decode("utf-8", "surrogateescape")

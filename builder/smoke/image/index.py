@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 import os
 import re
@@ -17,12 +18,15 @@ from builder.digest import Digest
 from builder.errors import InvalidError
 from builder.smoke.image.kept import KeptFiles
 from builder.smoke.image.layerpaths import LayerPaths, ambiguous
-from builder.smoke.image.layerstream import HashingStream, LayerStream, member_path
+from builder.smoke.image.layerstream import HashingStream, LayerStream, member_path, stopping
 from builder.smoke.image.opened import LayerBlob
 from builder.smoke.image.scan import ElfObject, MemberScanner, ScanOptions
 
 Kind = Literal["file", "dir", "symlink", "char", "block", "fifo"]
 NOTHING = ScanOptions()
+_MEMORY = 256 << 20
+_ENTRY = 400
+"""bytes in memory that the index of a layer may use, and that one entry uses besides its names."""
 _FOR_PROCESSES = 200_000_000
 """bytes of blobs; below, processes take longer to start than they save."""
 
@@ -40,7 +44,8 @@ class Entry:
     """An entry of a layer. link: the target of a symlink. layer: the number of its layer, from 0.
 
     source: the path in that layer that holds the content (another path for a hard link). machine: e_machine of an ELF
-    file. object: the tables of an ELF file for aarch64, when ScanOptions.elf asks for them.
+    file. object: the tables of an ELF file for aarch64, when ScanOptions.elf asks for them. script: the first line of a
+    file that begins with `#!`, without that. sha256: of the content, when ScanOptions.files asks for it.
     """
 
     kind: Kind
@@ -53,14 +58,17 @@ class Entry:
     source: str
     machine: int | None = None
     object: ElfObject | None = None
+    script: bytes = b""
+    sha256: bytes = b""
 
 
 @dataclass
 class LayerIndex:
     """The entries of one layer, and what it removes from the layers below. tar_size: bytes when unpacked.
 
-    secrets: (path, kind of secret). digest, diff_id: of the blob and of the unpacked blob, None when they were not
-    asked for. compression: zstd, gzip or none. kept: copies of files by path.
+    secrets: (path, kind of secret). attributes: (path, name of an extended attribute). digest, diff_id: of the blob and
+    of the unpacked blob, None when they were not asked for. compression: zstd, gzip or none. kept: copies of files by
+    path.
     """
 
     blob: LayerBlob
@@ -70,6 +78,7 @@ class LayerIndex:
     opaque: set[str] = field(default_factory=set)
     tar_size: int = 0
     secrets: list[tuple[str, str]] = field(default_factory=list)
+    attributes: list[tuple[str, str]] = field(default_factory=list)
     digest: Digest | None = None
     diff_id: Digest | None = None
     compression: str = "none"
@@ -93,8 +102,15 @@ def read_layers(
     else:
         pool = ThreadPoolExecutor(max(1, workers))
     with pool:
-        found = [pool.submit(_index, blob, number, wanted, folder, options) for number, blob in order]
-        return sorted((future.result() for future in found), key=lambda layer: layer.number)
+        try:
+            found = [pool.submit(_index, blob, number, wanted, folder, options) for number, blob in order]
+            return sorted((future.result() for future in found), key=lambda layer: layer.number)
+        except BaseException:
+            # After Ctrl-C or SIGTERM, and after a damaged layer, the other workers must not read on.
+            pool.shutdown(wait=False, cancel_futures=True)
+            with stopping():
+                pool.shutdown()
+            raise
 
 
 def _index(blob: LayerBlob, number: int, wanted: str, folder: Path, options: ScanOptions) -> LayerIndex:
@@ -112,39 +128,33 @@ def index_layer(
     paths = LayerPaths(blob.digest)
     scanner = MemberScanner(options, folder)
     kept = KeptFiles(folder)
+    budget = _MEMORY
     hashing = HashingStream(blob.open()) if options.hash else None
-    with LayerStream(cast("BinaryIO", hashing) if hashing else blob.open(), blob.digest) as stream:
+    with LayerStream(cast("BinaryIO", hashing) if hashing else blob.open(), blob.digest, blob.size) as stream:
         if hashing and blob.diff_id is None:
             stream.hash_unpacked()
         for member in stream:
+            budget -= _ENTRY + 2 * len(member.name) + len(member.linkname)
+            if budget < 0:
+                raise InvalidError("a layer has too many entries", id="layer-entries-too-many", where=blob.digest)
             change, path = paths.add(member_path(member.name), folder=member.isdir())
             if change == "empties":
                 index.opaque.add(path)
             elif change == "removes":
                 index.removed.add(path)
             elif member.islnk():
-                target = index.entries.get(member_path(member.linkname))
-                if target is None or target.kind == "dir":
-                    raise InvalidError(
-                        f"the target of a hard link is not in the layer: {path}",
-                        id="layer-hard-link-broken",
-                        where=blob.digest,
-                    )
-                if (target.mode, target.uid, target.gid) != (member.mode & 0o7777, member.uid, member.gid):
-                    raise ambiguous(f"a hard link of another mode or owner than its file: {path}", blob.digest)
-                index.entries[path] = target
+                index.entries[path] = _hard_link(index, path, member)
             elif path:
                 kind = _KINDS.get(member.type, "file")
                 entry = Entry(
                     kind, member.mode & 0o7777, member.uid, member.gid, member.size, member.linkname, number, path
                 )
                 index.entries[path] = entry
-                if kind == "file" and wanted.match(path) and kept.admits(member.size):
-                    index.kept[path] = kept.copy(stream, member)
-                    with index.kept[path].open("rb") as file:
-                        entry.machine, entry.object = scanner.scan_copy(file, path, member.size)
-                elif kind == "file" and member.size:
-                    entry.machine, entry.object = scanner.scan(stream, member, path)
+                for key in member.pax_headers:
+                    if ".xattr." in key:
+                        index.attributes.append((path, key.partition(".xattr.")[2]))
+                if kind == "file":
+                    _read_file(index, entry, stream, member, kept if wanted.match(path) else None, scanner)
         index.tar_size = stream.stream.tell()
         stream.finish()
         index.diff_id, index.compression = stream.diff_id or blob.diff_id, stream.compression
@@ -152,3 +162,42 @@ def index_layer(
     index.secrets = scanner.secrets
     index.digest = hashing.digest() if hashing else None
     return index
+
+
+def _hard_link(index: LayerIndex, path: str, member: tarfile.TarInfo) -> Entry:
+    """The entry that a hard link leads to."""
+    target = index.entries.get(member_path(member.linkname))
+    if target is None or target.kind == "dir":
+        raise InvalidError(
+            f"the target of a hard link is not in the layer: {path}",
+            id="layer-hard-link-broken",
+            where=index.blob.digest,
+        )
+    if (target.mode, target.uid, target.gid) != (member.mode & 0o7777, member.uid, member.gid):
+        raise ambiguous(f"a hard link of another mode or owner than its file: {path}", index.blob.digest)
+    return target
+
+
+def _read_file(
+    index: LayerIndex,
+    entry: Entry,
+    stream: LayerStream,
+    member: tarfile.TarInfo,
+    kept: KeptFiles | None,
+    scan: MemberScanner,
+) -> None:
+    """Scan a file. kept: copies it to disk."""
+    if scan.options.files:
+        stream.stream.member = hashlib.sha256()
+    path = entry.source
+    if kept is not None and kept.admits(member.size):
+        index.kept[path] = kept.copy(stream, member)
+        with index.kept[path].open("rb") as file:
+            entry.machine, entry.object = scan.scan_copy(file, path)
+    else:
+        entry.machine, entry.object = scan.scan(stream, member, path)
+    entry.script = scan.script
+    if stream.stream.member is not None:
+        stream.stream.seek(member.offset_data + member.size)
+        entry.sha256 = stream.stream.member.digest()
+        stream.stream.member = None

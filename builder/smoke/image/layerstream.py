@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
+import mmap
 import tarfile
 import zlib
 from collections.abc import Iterator
@@ -21,11 +23,25 @@ _MOST_AT_ONCE = 32 << 20
 """bytes; the most that is read in one piece."""
 _LONGEST_PATH = 4096
 LARGEST = 64 << 30
-"""bytes of an unpacked layer; no registry takes a blob of more than 10 GB."""
+_UNPACKED = 256 << 20
+_RATIO = 100
+"""bytes of an unpacked layer: LARGEST at most, and not more than _UNPACKED and _RATIO times the size of its blob."""
 _COMPRESSED = 32 << 10
 _GZIP = 16 + zlib.MAX_WBITS
+_stop = mmap.mmap(-1, 1)
+"""Whether all readers of layers end, in this process and in those that it forks."""
 ZSTD = b"\x28\xb5\x2f\xfd"
 """The magic number of a zstd frame."""
+
+
+@contextlib.contextmanager
+def stopping() -> Iterator[None]:
+    """While this lasts, every read of a layer ends with InterruptedError."""
+    _stop[0] = 1
+    try:
+        yield
+    finally:
+        _stop[0] = 0
 
 
 class _Source(Protocol):
@@ -33,10 +49,15 @@ class _Source(Protocol):
 
 
 class ForwardStream(io.RawIOBase):
-    """A forward-only stream: a seek reads and discards. seen: a hash that gets all bytes, or None."""
+    """A forward-only stream: a seek reads and discards.
+
+    seen: a hash that gets all bytes, or None; member: the same for those that are taken. most: bytes that may be read.
+    """
 
     def __init__(self, source: _Source, damage: type[Exception] = OSError) -> None:
         self.seen: Any = None
+        self.member: Any = None
+        self.most = LARGEST
         self._source = source
         self._damage = damage
         self._buffer = bytearray(_CHUNK)
@@ -87,12 +108,16 @@ class ForwardStream(io.RawIOBase):
             except (OSError, EOFError, zlib.error, self._damage) as error:
                 raise InvalidError(f"the layer is not readable: {error}", id="layer-unreadable") from error
             self._total += self._end
-            if self._total > LARGEST:
-                raise InvalidError(f"a layer has more than {LARGEST >> 30} GiB unpacked", id="layer-too-large")
+            if self._total > self.most:
+                raise InvalidError(f"a layer unpacks to more than {self.most} bytes", id="layer-too-large")
+            if _stop[0]:
+                raise InterruptedError("the reader of a layer was stopped")
             if self.seen is not None:
                 self.seen.update(self._view[: self._end])
         stop = min(self._end, self._start + most)
         taken = self._view[self._start : stop]
+        if self.member is not None:
+            self.member.update(taken)
         self._position += stop - self._start
         self._start = stop
         return taken
@@ -129,14 +154,16 @@ class LayerStream:
     gzip or none, by the first bytes.
     """
 
-    def __init__(self, source: Path | BinaryIO, where: str = "") -> None:
-        """source: the blob, or a stream of it. where: its name in errors."""
+    def __init__(self, source: Path | BinaryIO, where: str = "", size: int | None = None) -> None:
+        """source: the blob, or a stream of it. where: its name in errors. size: of the blob, in bytes."""
         self._where = where or str(source)
         opened = source.open("rb") if isinstance(source, Path) else source
         self._file: io.BufferedReader[Any] = io.BufferedReader(cast("io.RawIOBase", opened), _CHUNK)
         magic = self._file.peek(4)[:4]
         self.compression = "zstd" if magic == ZSTD else "gzip" if magic[:2] == b"\x1f\x8b" else "none"
         self.stream = _decompress(self._file, self.compression)
+        if size is not None:
+            self.stream.most = min(LARGEST, _UNPACKED + _RATIO * size)
 
     def __iter__(self) -> Iterator[tarfile.TarInfo]:
         try:

@@ -72,15 +72,20 @@ def _drop(merged: dict[str, Entry], removed: set[str], emptied: set[str], since:
     if not removed and not emptied:
         return
     gone = []
+    # Each folder is judged once: with deep paths, going up from every file takes minutes.
+    inside: dict[str, bool] = {"": "" in emptied}
+
+    def is_inside(folder: str) -> bool:
+        todo = []
+        while folder not in inside:
+            todo.append(folder)
+            folder = folder.rpartition("/")[0]
+        for name in reversed(todo):
+            inside[name] = name in removed or name in emptied or inside[name.rpartition("/")[0]]
+        return inside[todo[0]] if todo else inside[folder]
+
     for path, entry in merged.items():
-        if since is not None and entry.layer >= since:
-            continue
-        above = path
-        hit = path in removed
-        while not hit and above:
-            above = above.rpartition("/")[0]
-            hit = above in removed or above in emptied
-        if hit:
+        if (since is None or entry.layer < since) and (path in removed or is_inside(path.rpartition("/")[0])):
             gone.append(path)
     for path in gone:
         del merged[path]

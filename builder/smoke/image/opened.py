@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,6 +15,9 @@ from builder.jsontext import first_problem, parse_json
 from builder.oci.assemble import SomeConfig
 from builder.oci.manifest import MANIFEST_LIMIT, Manifest, parse_manifest
 from builder.regular import NotRegularError, open_regular, read_regular
+
+_MOST_LAYERS = 1000
+"""Engines mount 127 at most, which a check tells; more than these are not read."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +52,18 @@ class LayerBlob:
 
 @dataclass(frozen=True)
 class OpenedImage:
-    """An image of one platform. digest is the manifest's."""
+    """An image of one platform. digest is the manifest's. Raises InvalidError when it has more than 1000 layers."""
 
     digest: Digest
     manifest: dict[str, Any]
     config: dict[str, Any]
     layers: tuple[LayerBlob, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.layers) > _MOST_LAYERS:
+            raise InvalidError(
+                f"the image has {len(self.layers)} layers", id="image-layers-too-many", where=self.digest
+            )
 
     def knowing(self, diff_ids: Mapping[Digest, Digest]) -> OpenedImage:
         """The same image; diff_ids: of layers, by the digest of their blob, from records of the store."""
@@ -75,7 +85,7 @@ class OpenedImage:
         """The `config` member of the configuration: Env, Entrypoint, Cmd, Labels, User, WorkingDir."""
         return self.config.get("config") or {}
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The name of each layer, from the history: the layer's id for those that builder made, else "".
 
@@ -87,7 +97,7 @@ class OpenedImage:
         texts = [str(line.get("created_by") or "") for line in lines]
         return tuple(text.removeprefix("builder: ") if text.startswith("builder: ") else "" for text in texts)
 
-    @property
+    @cached_property
     def env(self) -> dict[str, str]:
         """The environment that a container starts with."""
         return dict(item.split("=", 1) for item in self.settings.get("Env") or () if "=" in item)

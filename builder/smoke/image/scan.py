@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -13,10 +14,11 @@ from builder.smoke.elf.fatbin import inventory
 from builder.smoke.elf.object import AARCH64, Read, machine_of, reader, sections
 from builder.smoke.image.layerstream import LayerStream
 from builder.smoke.image.secrets import find_secrets, suspicious_name
+from builder.smoke.image.textscan import pieces
 
 _IN_MEMORY = 4 << 20
-_TEXT = 2 << 20
-"""bytes; larger files are not searched for secrets."""
+_HEAD = 128
+"""bytes: the kernel reads as many of a script's first line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +32,12 @@ class ElfObject:
 
 @dataclass(frozen=True)
 class ScanOptions:
-    """What to extract: the tables of ELF files, secrets in files, the digest of the blob."""
+    """What to extract: the tables of ELF files, secrets in files, digests of blob and files."""
 
     elf: bool = False
     secrets: bool = False
     hash: bool = False
+    files: bool = False
 
 
 class MemberScanner:
@@ -42,31 +45,41 @@ class MemberScanner:
 
     def __init__(self, options: ScanOptions, folder: Path) -> None:
         self.secrets: list[tuple[str, str]] = []
-        self._options = options
-        self._folder = folder
+        self.options = options
+        self.folder = folder
         self._scratch: BinaryIO | None = None
+        self.script = b""
+        """The first line of the file that was scanned last, when it begins with `#!`; without that."""
 
     def scan(self, stream: LayerStream, member: tarfile.TarInfo, path: str) -> tuple[int | None, ElfObject | None]:
         """The e_machine of a regular file (None: no ELF file), and its tables when it is for aarch64."""
-        elf, secrets = self._options.elf, self._options.secrets
-        head = stream.head(member, 64)
+        elf, secrets = self.options.elf, self.options.secrets
+        head = stream.head(member, _HEAD)
+        self.script = _script(head)
         machine = machine_of(head)
         if machine == AARCH64 and elf:
             return machine, self._object(stream, member, head)
-        if secrets and machine is None and member.size <= _TEXT and (suspicious_name(path) or b"\0" not in head):
-            data = head + stream.stream.read(member.size - len(head))
-            self.secrets += [(path, what) for what in find_secrets(path, data)]
+        if secrets and machine is None:
+            end = stream.stream.tell() - len(head) + member.size
+            self._search(path, head, lambda size: stream.stream.read(min(size, end - stream.stream.tell())))
         return machine, None
 
-    def scan_copy(self, file: BinaryIO, path: str, size: int) -> tuple[int | None, ElfObject | None]:
+    def scan_copy(self, file: BinaryIO, path: str) -> tuple[int | None, ElfObject | None]:
         """`scan` for a file that was copied to disk."""
-        machine = machine_of(file.read(20))
-        if machine == AARCH64 and self._options.elf:
+        head = file.read(_HEAD)
+        self.script = _script(head)
+        machine = machine_of(head)
+        if machine == AARCH64 and self.options.elf:
             return machine, read_object(reader(file))
-        if self._options.secrets and machine is None and size <= _TEXT:
-            file.seek(0)
-            self.secrets += [(path, what) for what in find_secrets(path, file.read())]
+        if self.options.secrets and machine is None:
+            self._search(path, head, file.read)
         return machine, None
+
+    def _search(self, path: str, head: bytes, read: Callable[[int], bytes]) -> None:
+        found: dict[str, None] = {}
+        for piece in pieces(head, read, binary=suspicious_name(path)):
+            found |= dict.fromkeys(find_secrets(path, piece))
+        self.secrets += [(path, what) for what in found]
 
     def close(self) -> None:
         """Close the scratch file."""
@@ -79,7 +92,7 @@ class MemberScanner:
             return read_object(lambda offset, size: data[offset : offset + size])
         # One scratch file for all libraries: the tables of an ELF file lie at both ends, so it must be seekable.
         if self._scratch is None:
-            self._scratch = TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 (closed by close)
+            self._scratch = TemporaryFile(dir=self.folder, buffering=0)  # noqa: SIM115 (closed by close)
         scratch, end = self._scratch, member.size
         scratch.seek(0)
         scratch.write(head)
@@ -90,6 +103,10 @@ class MemberScanner:
             return scratch.read(max(0, min(size, end - offset)))
 
         return read_object(read)
+
+
+def _script(head: bytes) -> bytes:
+    return head[2:].partition(b"\n")[0] if head.startswith(b"#!") else b""
 
 
 def read_object(read: Read) -> ElfObject:

@@ -13,11 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from builder.errors import InvalidError
 from builder.smoke.image.index import NOTHING, Entry, LayerIndex, index_layer, read_layers
 from builder.smoke.image.kept import KeptFiles
 from builder.smoke.image.merge import Covered, merge
 from builder.smoke.image.opened import LayerBlob, OpenedImage
 from builder.smoke.image.scan import ScanOptions
+
+_STEP = 200
+_MOST_WORK = 2_000_000_000
+"""Characters of paths that are looked at while links are followed; one step counts as _STEP. The most takes seconds."""
 
 
 class PathNotFound(Exception):
@@ -42,6 +47,7 @@ class ImageTree:
     absent: list[LayerBlob]
     covered: list[Covered]
     folder: Path
+    _work: int = 0
 
     @classmethod
     def of_image(
@@ -101,6 +107,9 @@ class ImageTree:
                     found.pop()
                 continue
             here = "/".join([*found, part])
+            self._work += _STEP + len(here)
+            if self._work > _MOST_WORK:
+                raise InvalidError("the links of the image take too long to follow", id="image-links-too-many")
             entry = self.entries.get(here)
             if entry is None:
                 raise PathNotFound(path, f" (no /{here})" if here != path.strip("/") else "")

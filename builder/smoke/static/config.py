@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -37,7 +38,7 @@ def config(context: Context) -> str:
     if bad := [word for word in words if not re.match(r"[^=\s]+=", word)]:
         raise CheckFailed(f"not NAME=VALUE: {bad[0]!r}")
     names = [word.partition("=")[0] for word in words]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if twice := sorted(name for name, times in Counter(names).items() if times > 1):
         raise CheckFailed(f"set twice: {', '.join(twice)}")
     return f"{count} layers, {len(words)} variables"
 
@@ -120,7 +121,7 @@ def starts(context: Context) -> str:
         line = context.tree.read(path, 256).partition(b"\n")[0]
         if not line.startswith(b"#!"):
             raise CheckFailed(f"{path} is neither a program nor a script")
-        interpreter = line[2:].decode(errors="replace").split()[0]
+        interpreter = (line[2:].decode(errors="replace").split() or [""])[0]
         if context.tree.stat(interpreter).kind != "file":
             raise CheckFailed(f"{path} is run by {interpreter}, which is not a file")
         return f"{path}, run by {interpreter}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.image.scan import ScanOptions
-from builder.smoke.image.secrets import find_in_text, find_in_variable
+from builder.smoke.image.secrets import find_in_text, find_in_variable, find_shapes
 from builder.smoke.static.context import Context, Reads
 from builder.smoke.static.files import allowed_by, first_few
 
@@ -33,6 +33,11 @@ def no_secrets(context: Context, *, allowed: Sequence[str] = ()) -> str:
         if context.is_ours(layer.number):
             found = [(path, what) for path, what in layer.secrets if not allowed_by(path, allowed)]
             bad += [f"{what} in /{path} ({context.name(layer.number)})" for path, what in found]
+            names = "\n".join([*layer.entries, *(entry.link for entry in layer.entries.values() if entry.link)])
+            bad += [
+                f"{what} in the name of a file ({context.name(layer.number)})"
+                for what in find_shapes(names.encode("utf-8", "surrogateescape"))
+            ]
     image = context.image
     for name, value in image.env.items():
         bad += [f"{what} in the variable {name}" for what in find_in_variable(name, value)]

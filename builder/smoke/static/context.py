@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from builder.smoke.image.opened import OpenedImage
@@ -20,6 +20,8 @@ class Context:
 
     tree: ImageTree
     base: int = 0
+    kept: dict[str, Any] = field(default_factory=dict)
+    """What one check has read and another needs, by the name of what it is."""
 
     @property
     def image(self) -> OpenedImage:
@@ -33,6 +35,17 @@ class Context:
     def is_ours(self, layer: int) -> bool:
         """Whether a layer, counted from 0, is not the base's."""
         return layer >= self.base
+
+    def named(self, name: str) -> list[str]:
+        """The paths of the files with this name, in any folder."""
+        if "names" not in self.kept:
+            names: dict[str, list[str]] = {}
+            for path, entry in self.tree.entries.items():
+                if entry.kind == "file":
+                    names.setdefault(path.rpartition("/")[2], []).append(path)
+            self.kept["names"] = names
+        found: list[str] = self.kept["names"].get(name, [])
+        return found
 
     @property
     def unread(self) -> int:

@@ -11,6 +11,7 @@ from builder.smoke.elf.object import AARCH64, reader
 from builder.smoke.image.tree import ImageTree, PathNotFound
 
 DEFAULT_FOLDERS = ("/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib", "/usr/lib")
+_MOST_FOLDERS, _MOST_FILES = 256, 100
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
 
 
@@ -66,7 +67,7 @@ class Loader:
             for path in (by, *parents):
                 dynamic = asking if path == by else self.dynamic(path)
                 places += [(_expand(folder, path), f"DT_RPATH of {path}") for folder in dynamic.rpath]
-        for folder in self.env.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":"):
+        for folder in self.env.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":", _MOST_FOLDERS)[:_MOST_FOLDERS]:
             if folder:
                 places.append((folder, "LD_LIBRARY_PATH"))
         places += [(_expand(folder, by), f"DT_RUNPATH of {by}") for folder in asking.runpath]
@@ -104,10 +105,13 @@ class Loader:
     def configured(self) -> list[str]:
         """The folders in ld.so.conf and the files that it includes."""
         if self._folders is None:
-            self._folders = self._conf("/etc/ld.so.conf", 0)
+            self._folders = self._conf("/etc/ld.so.conf", set())
         return self._folders
 
-    def _conf(self, path: str, depth: int) -> list[str]:
+    def _conf(self, path: str, seen: set[str]) -> list[str]:
+        if path in seen or len(seen) > _MOST_FILES:
+            return []
+        seen.add(path)
         try:
             text = self.tree.read(path).decode(errors="replace")
         except PathNotFound:
@@ -115,13 +119,18 @@ class Loader:
         folders: list[str] = []
         for line in text.splitlines():
             line = line.partition("#")[0].strip()
-            if line.startswith("include") and depth < 5:
+            if line.startswith("include"):
                 for pattern in line.split()[1:]:
+                    if pattern in seen:
+                        continue
+                    seen.add(pattern)
                     absolute = pattern if pattern.startswith("/") else f"{path.rpartition('/')[0]}/{pattern}"
                     for include in self.tree.match(absolute):
-                        folders += self._conf(f"/{include}", depth + 1)
+                        folders += self._conf(f"/{include}", seen)
             elif line.startswith("/"):
                 folders.append(line)
+        if len(folders) > _MOST_FOLDERS:
+            raise ValueError(f"{path} names more than {_MOST_FOLDERS} folders")
         return folders
 
     def _at(self, path: str, why: str) -> LibraryMatch | None:
@@ -143,4 +152,4 @@ def _expand(folder: str, path: str) -> str:
 
 
 def _text(data: bytes, start: int) -> str:
-    return data[start : data.find(b"\0", start)].decode(errors="replace")
+    return data[start : max(start, data.find(b"\0", start, start + 4096))].decode(errors="replace")

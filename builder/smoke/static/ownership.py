@@ -1,4 +1,5 @@
-"""The static checks of owners and modes: files not owned by root, setuid files, files that everyone may write."""
+"""The static checks of owners and modes: files not owned by root, setuid files, files that everyone may write or nobody
+but root may read, files with capabilities, devices."""
 
 from __future__ import annotations
 
@@ -60,3 +61,28 @@ def no_world_writable(context: Context, *, allowed: Sequence[str] = ()) -> str:
     if bad:
         raise CheckFailed(f"writable by everyone: {first_few(bad)}")
     return "none"
+
+
+@check_kind("static", "kinds", Reads("ours"))
+def kinds(context: Context, *, allowed: Sequence[str] = ()) -> str:
+    """No device, pipe or file with extended attributes (capabilities). Above the first layer: every file can be read by
+    the image's user, and no names differ in case alone, which file systems that ignore case cannot unpack."""
+    bad = []
+    folded: dict[str, str] = {}
+    for layer in context.tree.layers:
+        if context.is_ours(layer.number):
+            bad += [f"/{path} has the attribute {name}" for path, name in layer.attributes]
+    for path, entry in context.tree.entries.items():
+        if not context.is_ours(entry.layer) or allowed_by(path, allowed):
+            continue
+        if entry.kind in ("char", "block", "fifo"):
+            bad.append(f"/{path} is a {entry.kind}")
+        if entry.layer == 0:
+            continue
+        if (entry.kind == "file" and not entry.mode & 0o004) or (entry.kind == "dir" and entry.mode & 0o005 != 0o005):
+            bad.append(f"/{path} ({entry.mode:04o}) can be read by its owner only")
+        if (other := folded.setdefault(path.casefold(), path)) != path:
+            bad.append(f"/{path} and /{other} differ in case alone")
+    if bad:
+        raise CheckFailed(first_few(bad))
+    return "only files, folders and links that everyone may read"

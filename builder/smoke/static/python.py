@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import posixpath
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -32,8 +30,8 @@ def distribution(context: Context, *, name: str, version: str | None = None) -> 
 def distributions(context: Context, name: str) -> list[str]:
     """The installed versions of a Python distribution, from the names of its metadata folders."""
     versions = []
-    for _, found, version, _ in _installed(context):
-        if _normal(found) == _normal(name):
+    for _, found, version, _ in installed(context):
+        if normal(found) == normal(name):
             versions.append(version)
     return versions
 
@@ -42,8 +40,8 @@ def distributions(context: Context, name: str) -> list[str]:
 def distributions_once(context: Context) -> str:
     """Each Python distribution is installed once: with two versions, sys.path decides which is imported."""
     found: dict[str, list[tuple[str, int]]] = defaultdict(list)
-    for folder, name, version, layer in _installed(context):
-        found[_normal(name)].append((f"{version} in /{folder}", layer))
+    for folder, name, version, layer in installed(context):
+        found[normal(name)].append((f"{version} in /{folder}", layer))
     bad = [
         f"{name}: {', '.join(sorted({text for text, _ in copies}))}"
         for name, copies in sorted(found.items())
@@ -53,35 +51,6 @@ def distributions_once(context: Context) -> str:
     if bad:
         raise CheckFailed(f"installed more than once: {first_few(bad)}")
     return f"{len(found)} distributions"
-
-
-@check_kind("static", "records", Reads("ours", keeps=lambda image, args: ("*-packages/*.dist-info/RECORD",)))
-def records(context: Context) -> str:
-    """Every file in a distribution's RECORD exists, with the size in RECORD.
-
-    Bytecode is skipped, and so are files that a later layer replaces (nothing-covered checks those).
-    """
-    sizes: dict[tuple[str, int], set[int]] = defaultdict(set)
-    for folder, name, version, layer in _installed(context):
-        path = f"{folder}/{name}-{version}.dist-info/RECORD"
-        if not context.is_ours(layer) or context.tree.get(path) is None:
-            continue
-        text = context.tree.read(path, 64 << 20).decode("utf-8", "surrogateescape")
-        for row in csv.reader(text.splitlines()):
-            if len(row) == 3 and row[2].isdigit() and not row[0].endswith(".pyc"):
-                listed = posixpath.normpath(posixpath.join("/", folder, row[0])).lstrip("/")
-                # Two distributions may list the same file; either size is accepted.
-                sizes[listed, layer].add(int(row[2]))
-    bad = []
-    for (listed, layer), recorded in sizes.items():
-        entry = context.tree.get(listed)
-        if entry is None:
-            bad.append(f"/{listed} does not exist")
-        elif entry.layer == layer and entry.kind == "file" and entry.size not in recorded:
-            bad.append(f"/{listed} has {entry.size} bytes, not {' or '.join(map(str, sorted(recorded)))}")
-    if bad:
-        raise CheckFailed(first_few(bad))
-    return f"{len(sizes)} files as recorded"
 
 
 @check_kind("static", "vllm-env", Reads())
@@ -109,7 +78,7 @@ def vllm_env(context: Context, *, version: str | None = None, names: Sequence[st
     return f"vLLM {have} reads all {len(judged)}"
 
 
-def _installed(context: Context) -> list[tuple[str, str, str, int]]:
+def installed(context: Context) -> list[tuple[str, str, str, int]]:
     """Every distribution: its folder, name, version and layer."""
     found = []
     for path in context.tree.match("*-packages/*.dist-info/METADATA"):
@@ -122,5 +91,5 @@ def _installed(context: Context) -> list[tuple[str, str, str, int]]:
     return found
 
 
-def _normal(name: str) -> str:
+def normal(name: str) -> str:
     return name.lower().replace("_", "-").replace(".", "-")

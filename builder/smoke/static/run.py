@@ -15,10 +15,23 @@ from builder.smoke.image.opened import OpenedImage, open_image
 from builder.smoke.image.scan import ScanOptions
 from builder.smoke.image.tree import ImageTree, PathNotFound
 from builder.smoke.report import Report
-from builder.smoke.static import config, contents, cuda, files, layers, libraries, ownership, planned, python, structure
+from builder.smoke.static import (
+    config,
+    contents,
+    cuda,
+    files,
+    layers,
+    libraries,
+    ownership,
+    planned,
+    programs,
+    python,
+    records,
+    structure,
+)
 from builder.smoke.static.context import Context, Reads
 
-MODULES = (config, contents, cuda, files, layers, libraries, ownership, planned, python, structure)
+MODULES = (config, contents, cuda, files, layers, libraries, ownership, planned, programs, python, records, structure)
 """Importing these registers the kinds of static checks."""
 
 ALWAYS = tuple(
@@ -34,13 +47,18 @@ ALWAYS = tuple(
         "owners",
         "no-setuid",
         "no-world-writable",
+        "kinds",
+        "preloads",
+        "programs",
         "no-secrets",
         "no-bytecode",
         "elf-ours",
         "symbol-versions",
+        "mapped",
         "gpu-code",
         "distributions",
         "records",
+        "imports",
         "starts",
         "vllm-env",
     )
@@ -81,7 +99,9 @@ def check_image(
     report = Report(image.digest)
     with tempfile.TemporaryDirectory(prefix="builder-smoke-", dir=folder) as kept:
         keep = {pattern for each, check in zip(reads, wanted, strict=True) for pattern in each.keeps(image, check.args)}
-        scan = ScanOptions(*(any(getattr(each.scan, name) for each in reads) for name in ("elf", "secrets", "hash")))
+        scan = ScanOptions(
+            *(any(getattr(each.scan, name) for each in reads) for name in ("elf", "secrets", "hash", "files"))
+        )
         only = _layers(image, reads, base)
         tree = ImageTree.of_image(image, Path(kept), sorted(keep), scan, only, _until(image, wanted, reads))
         context = Context(tree, base)

@@ -13,13 +13,12 @@ from builder.digest import Digest
 from builder.store.store import Store
 from tests.support.engine import FakeEngine, build
 from tests.support.fixtures import MakePlan
-from tests.support.images import SITE, Files, Member, elf, layout, link, pack, program, tar
+from tests.support.images import SITE, Files, Member, distribution, elf, layout, link, pack, program, tar
 from tests.support.mirror import Mirror
 from tests.unit.cli.conftest import Cli, CommandResult
 
 OURS: dict[str, Any] = {
-    f"{SITE}/vllm/__init__.py": b"",
-    f"{SITE}/vllm-0.20.0.dist-info/METADATA": b"Name: vllm\nVersion: 0.20.0\n",
+    **distribution("vllm", "0.20.0", {f"{SITE}/vllm/__init__.py": b""}),
     "usr/bin/python3": program(elf()),
     "etc/passwd": b"root:x:0:0:root:/root:/bin/sh\n",
 }

@@ -1,0 +1,173 @@
+"""The static checks of what runs besides the planned command: programs in PATH, the loader's preloads and its gaps."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+
+from builder.smoke.check import CheckFailed, check_kind
+from builder.smoke.image.tree import PathNotFound
+from builder.smoke.static.context import Context, Reads
+from builder.smoke.static.files import first_few
+from builder.smoke.static.libraries import ELF, LOADER_FILES
+from builder.smoke.static.loader import Loader
+
+_PRELOADS = ("LD_PRELOAD", "LD_AUDIT", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT", "PYTHONBREAKPOINT", "PYTHONPATH")
+_NAMED_ONCE = frozenset(
+    (
+        "python",
+        "python3",
+        "sh",
+        "bash",
+        "dash",
+        "env",
+        "vllm",
+        "ldconfig",
+        "ld.so",
+        "cc",
+        "c++",
+        "gcc",
+        "g++",
+        "nvcc",
+        "ptxas",
+    )
+)
+"""Programs that the server, its scripts and its compilers start by name."""
+_DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1", "libcudadebugger.so.1")
+"""Libraries of the driver, which NVIDIA's container runtime mounts."""
+_SEARCHED = ("LD_PRELOAD", "LD_LIBRARY_PATH", "ld.so.cache", "ld.so.conf")
+_MAPPED = ("*/torch/lib/libtorch_python.so", "*/torch/lib/libtorch_cuda.so", "*-packages/vllm/_C*.so")
+
+
+@check_kind("static", "programs", Reads())
+def programs(context: Context) -> str:
+    """Each script in PATH has an interpreter that runs, in a line that ends as the kernel expects; no program that is
+    started by name is in PATH twice."""
+    bad: list[str] = []
+    first: dict[str, str] = {}
+    count = 0
+    for path in _in_path(context):
+        name = posixpath.basename(path)
+        try:
+            real = context.tree.resolve(path)
+        except PathNotFound:
+            continue
+        entry = context.tree.entries[real]
+        if entry.kind != "file":
+            continue
+        if name in _NAMED_ONCE and entry.mode & 0o001 and first.setdefault(name, real) != real:
+            layers = {context.tree.entries[first[name]].layer, entry.layer}
+            if any(map(context.is_ours, layers)):
+                bad.append(f"/{first[name]} is in PATH before /{real}")
+        if context.is_ours(entry.layer) and entry.mode & 0o111 and entry.script:
+            count += 1
+            bad += [f"/{path} {problem}" for problem in _script(context, entry.script)]
+    if bad:
+        raise CheckFailed(first_few(list(dict.fromkeys(bad))))
+    return f"{count} scripts in PATH"
+
+
+def _in_path(context: Context) -> Iterator[str]:
+    """The entries of the folders of PATH, in the order of PATH."""
+    inside: dict[str, list[str]] = {}
+    for path in context.tree.entries:
+        inside.setdefault(posixpath.dirname(path), []).append(path)
+    for folder in dict.fromkeys(context.image.env.get("PATH", "").split(":", 64)[:64]):
+        try:
+            yield from sorted(inside.get(context.tree.resolve(folder), ())) if folder.startswith("/") else ()
+        except PathNotFound:
+            continue
+
+
+def _script(context: Context, line: bytes) -> Iterator[str]:
+    """What is wrong with the first line of a script, without `#!`."""
+    if line.endswith(b"\r"):
+        yield "has a line that ends with a carriage return: the kernel takes it as part of the interpreter's name"
+        return
+    folders = context.image.env.get("PATH", "").split(":", 64)[:64]
+    names = line.decode(errors="replace").split()
+    if names[:1] and names[0].endswith("/env"):
+        # What `env` starts must be in PATH.
+        names = [names[0], *[word for word in names[1:] if "=" not in word and word[0] != "-"][:1]]
+    else:
+        names = names[:1]
+    if not names:
+        yield "names no interpreter"
+    for name in names:
+        found = [name] if "/" in name else [f"{folder}/{name}" for folder in folders]
+        if not any(_runs(context, path) for path in found) and not context.tree.absent:
+            yield f"is run by {name}, which everybody can execute nowhere"
+
+
+def _runs(context: Context, path: str) -> bool:
+    try:
+        entry = context.tree.stat(path)
+    except PathNotFound:
+        return False
+    return entry.kind == "file" and bool(entry.mode & 0o001)
+
+
+@check_kind("static", "preloads", Reads(keeps=lambda image, args: ("etc/ld.so.preload",)))
+def preloads(context: Context) -> str:
+    """Nothing is loaded into every process: no /etc/ld.so.preload, and no variable of the loader or Python does it."""
+    bad = [f"the variable {name}" for name in _PRELOADS if context.image.env.get(name)]
+    entry = context.tree.get("etc/ld.so.preload")
+    if entry is not None and (entry.size or entry.kind != "file"):
+        bad.append("/etc/ld.so.preload")
+    if bad:
+        raise CheckFailed(f"loads code into every process: {first_few(bad)}")
+    return "none"
+
+
+@check_kind("static", "mapped", Reads(keeps=lambda image, args: LOADER_FILES, scan=ELF))
+def mapped(context: Context) -> str:
+    """The libraries that torch and vLLM map are in the image: what they need, and what these need in turn. None comes
+    from a search path of the whole image while another file has its name.
+
+    Those of the driver are exempt. A base's own libraries are not judged.
+    """
+    loader = Loader(context.tree, context.image.env)
+    seen: set[str] = set()
+    bad: list[str] = []
+    # vLLM's libraries need those of torch, which are in memory then.
+    for pattern in _MAPPED:
+        for path in context.tree.match(pattern):
+            bad += _gaps(context, loader, f"/{path}", seen)
+    if bad:
+        raise CheckFailed(first_few(sorted(set(bad))))
+    return f"{len(seen)} libraries"
+
+
+def _gaps(context: Context, loader: Loader, root: str, seen: set[str]) -> Iterator[str]:
+    """What is wrong with the libraries that a file needs. seen: those in memory, which it adds to."""
+    todo: list[tuple[str, tuple[str, ...]]] = [(root, ())]
+    while todo:
+        by, parents = todo.pop()
+        if by in seen:
+            continue
+        seen.add(by)
+        try:
+            needed = loader.dynamic(by).needed
+        except ValueError:
+            # elf-ours reports damaged files.
+            continue
+        for name in needed:
+            try:
+                found = loader.find(name, by, parents)
+            except PathNotFound as error:
+                in_memory = any(posixpath.basename(path) == name for path in seen)
+                if in_memory or name in _DRIVER or not context.is_ours(context.tree.stat(by).layer):
+                    continue
+                if context.tree.absent:
+                    raise
+                yield str(error)
+                continue
+            todo.append((found.real, (by, *parents)[:32]))
+            if found.why in _SEARCHED and (others := _others(context, name, found.real)):
+                yield f"{found.path} ({found.why}) is mapped in place of {others[0]}"
+
+
+def _others(context: Context, name: str, real: str) -> list[str]:
+    """Other files of a library's name, when one of the files is ours."""
+    others = [f"/{path}" for path in context.named(name) if f"/{path}" != real]
+    return others if any(context.is_ours(context.tree.entries[path[1:]].layer) for path in [real, *others]) else []

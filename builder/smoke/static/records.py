@@ -1,0 +1,132 @@
+"""The static checks of what Python imports: every file as its distribution's RECORD says, and no other file."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import posixpath
+from collections import defaultdict
+from collections.abc import Iterator
+
+from builder.smoke.check import CheckFailed, CheckNotRun, check_kind
+from builder.smoke.image.scan import ScanOptions
+from builder.smoke.static.context import Context, Reads
+from builder.smoke.static.files import first_few
+from builder.smoke.static.python import installed, normal
+
+_RECORDS = ("*-packages/*.dist-info/RECORD",)
+_METADATA = ("*-packages/*.dist-info/METADATA",)
+_STARTS = ("sitecustomize.py", "usercustomize.py")
+
+
+@check_kind("static", "records", Reads("ours", keeps=lambda image, args: _RECORDS, scan=ScanOptions(files=True)))
+def records(context: Context) -> str:
+    """Every file in a distribution's RECORD exists, with the size and hash in RECORD; every distribution has one.
+
+    Bytecode is skipped, and so are files that a later layer replaces (nothing-covered checks those).
+    """
+    stated, problems = _stated(context)
+    bad = list(problems)
+    for (listed, layer), rows in stated.items():
+        entry = context.tree.get(listed)
+        if entry is None:
+            bad.append(f"/{listed} does not exist")
+        elif entry.layer == layer and entry.kind == "file":
+            sizes = {size for _, size in rows if size}
+            if sizes and str(entry.size) not in sizes:
+                bad.append(f"/{listed} has {entry.size} bytes, not {' or '.join(sorted(sizes))}")
+            elif entry.sha256 not in {digest for digest, _ in rows}:
+                bad.append(f"/{listed} has another content than RECORD says")
+    if bad:
+        raise CheckFailed(first_few(bad))
+    return f"{len(stated)} files as recorded"
+
+
+_Stated = tuple[dict[tuple[str, int], set[tuple[bytes, str]]], list[str]]
+
+
+def _stated(context: Context) -> _Stated:
+    if "records" not in context.kept:
+        context.kept["records"] = _read_records(context)
+    found: _Stated = context.kept["records"]
+    return found
+
+
+def _read_records(context: Context) -> _Stated:
+    """By path and layer, the hashes and sizes in RECORD files, and what is wrong with these files.
+
+    Two distributions may list the same file; either row is accepted.
+    """
+    found: dict[tuple[str, int], set[tuple[bytes, str]]] = defaultdict(set)
+    bad = []
+    for folder, name, version, layer in installed(context):
+        path = f"{folder}/{name}-{version}.dist-info/RECORD"
+        if layer == 0 or not context.is_ours(layer):
+            continue
+        if context.tree.get(path) is None:
+            bad.append(f"/{path} does not exist")
+            continue
+        try:
+            rows = list(csv.reader(context.tree.read(path, 64 << 20).decode("utf-8", "surrogateescape").splitlines()))
+        except csv.Error as error:
+            bad.append(f"/{path}: {error}")
+            continue
+        for row in rows:
+            if len(row) != 3 or row[0].endswith((".pyc", "/RECORD")):
+                continue
+            listed = posixpath.normpath(posixpath.join("/", folder, row[0])).lstrip("/")
+            digest = _digest(row[1])
+            if digest is None:
+                bad.append(f"/{listed} has no sha256 in RECORD")
+            else:
+                found[listed, layer].add((digest, row[2]))
+    return found, bad
+
+
+def _digest(text: str) -> bytes | None:
+    if not text.startswith("sha256="):
+        return None
+    try:
+        return base64.urlsafe_b64decode(text.removeprefix("sha256=") + "=")
+    except ValueError:
+        return None
+
+
+@check_kind("static", "imports", Reads("ours", keeps=lambda image, args: (*_RECORDS, *_METADATA)))
+def imports(context: Context) -> str:
+    """Every file above the first layer that Python can import or runs at its start is in a RECORD: no other module,
+    `.pth` file, sitecustomize or editable install. The metadata of a distribution names it as its folder does."""
+    listed = {path for path, _ in _stated(context)[0]}
+    bad = list(_contradictions(context))
+    unlisted = []
+    for path, entry in context.tree.entries.items():
+        if entry.layer == 0 or not context.is_ours(entry.layer) or entry.kind not in ("file", "symlink"):
+            continue
+        name = posixpath.basename(path)
+        if "-packages/" in path:
+            if path not in listed and not name.endswith(".pyc") and not path.endswith(".dist-info/RECORD"):
+                unlisted.append(f"/{path}")
+        elif name in _STARTS or (name.endswith((".pth", "._pth")) and "/python3" in f"/{path}"):
+            unlisted.append(f"/{path}")
+    if unlisted and context.tree.absent and not bad:
+        raise CheckNotRun(f"{first_few(unlisted)} may be in a RECORD of the base, which is not on this machine")
+    if unlisted:
+        bad.append(f"in no RECORD: {first_few(unlisted)}")
+    if bad:
+        raise CheckFailed(first_few(bad))
+    return f"{len(listed)} files, all of a distribution"
+
+
+def _contradictions(context: Context) -> Iterator[str]:
+    for folder, name, version, layer in installed(context):
+        if not context.is_ours(layer):
+            continue
+        path = f"{folder}/{name}-{version}.dist-info/METADATA"
+        stated: dict[str, str] = {}
+        for line in context.tree.read(path, 64 << 10).decode(errors="replace").splitlines():
+            field, colon, value = line.partition(":")
+            if not colon:
+                break
+            stated.setdefault(field.lower(), value.strip())
+        if normal(stated.get("name", name)) != normal(name) or stated.get("version", version) != version:
+            yield f"/{path} says {stated.get('name', name)} {stated.get('version', version)}"
