@@ -174,7 +174,7 @@ def parent_missing(b: Broken) -> None:
     b.add({"opt": folder(), "opt/deep/file": b"x"}, parents=False)
 
 
-@case("image-parents-0755", "/opt as 0700")
+@case("image-kinds image-parents-0755", "/opt as 0700")
 def parent_locked(b: Broken) -> None:
     b.add({"opt": folder(0o700), "opt/file": b"x"})
 
