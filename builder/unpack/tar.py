@@ -7,6 +7,7 @@ are the files that run.
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 import tarfile
@@ -113,8 +114,7 @@ class Archive:
         (
             name, mode, uid, gid, size, mtime, checksum, kind, link, magic, _, major, minor, prefix, rest,
         ) = _FIELDS.unpack(block)  # fmt: skip
-        written = _NUMBER.fullmatch(checksum)
-        if not written or int(written[1] or b"0", 8) != sum(block) - sum(checksum) + 8 * ord(" "):
+        if _octal(checksum) != sum(block) - sum(checksum) + 8 * ord(" "):
             raise self._damaged("the checksum of a header is wrong")
         name, prefix = self._text(name), self._text(prefix)
         if magic not in (_POSIX, _GNU, _V7):
@@ -137,9 +137,9 @@ class Archive:
         return member
 
     def _number(self, field: bytes, what: str) -> int:
-        octal = _NUMBER.fullmatch(field)
-        if octal:
-            return int(octal[1] or b"0", 8)
+        octal = _octal(field)
+        if octal is not None:
+            return octal
         value = int.from_bytes(field[1:], "big")
         if field[0] != 0x80 or value >= 1 << 63:
             raise self._ambiguous(f"a {what} that is not a number in octal or base 256, {field!r}")
@@ -221,6 +221,13 @@ class Archive:
 
     def _damaged(self, what: str) -> UnpackError:
         return UnpackError(f"{self._owner} is damaged: {what}", id="archive-damaged")
+
+
+@functools.lru_cache(4096)
+def _octal(field: bytes) -> int | None:
+    # Cached: most members of an archive have the same mode, owner and time.
+    octal = _NUMBER.fullmatch(field)
+    return int(octal[1] or b"0", 8) if octal else None
 
 
 def _padded(size: int) -> int:

@@ -45,7 +45,8 @@ class Entry:
 
     source: the path in that layer that holds the content (another path for a hard link). machine: e_machine of an ELF
     file. object: the tables of an ELF file for aarch64, when ScanOptions.elf asks for them. script: the first line of a
-    file that begins with `#!`, without that. sha256: of the content, when ScanOptions.files asks for it.
+    file that begins with `#!`, without that. sha256: of the content, when ScanOptions.files asks for it and the
+    store has no record of the layer: the files of a recorded layer were hashed when the layer was made.
     """
 
     kind: Kind
@@ -187,7 +188,7 @@ def _read_file(
     scan: MemberScanner,
 ) -> None:
     """Scan a file. kept: copies it to disk."""
-    if scan.options.files:
+    if scan.options.files and index.blob.diff_id is None:
         stream.stream.member = hashlib.sha256()
     path = entry.source
     if kept is not None and kept.admits(member.size):

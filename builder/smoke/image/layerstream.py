@@ -78,6 +78,8 @@ class ForwardStream(io.RawIOBase):
             return b"".join(iter(lambda: self.read(_CHUNK), b""))
         if size > _MOST_AT_ONCE:
             raise InvalidError(f"the layer is not readable: a header of {size} bytes", id="layer-unreadable")
+        if size <= self._end - self._start:
+            return bytes(self._take(size))
         parts = []
         while size and (taken := self._take(size)):
             parts.append(bytes(taken))

@@ -10,6 +10,7 @@ import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,6 +21,7 @@ from builder.smoke.image.merge import Covered, merge
 from builder.smoke.image.opened import LayerBlob, OpenedImage
 from builder.smoke.image.scan import ScanOptions
 
+_WILDCARD = frozenset("*?[")
 _STEP = 200
 _MOST_WORK = 2_000_000_000
 """Characters of paths that are looked at while links are followed; one step counts as _STEP. The most takes seconds."""
@@ -141,7 +143,20 @@ class ImageTree:
     def match(self, pattern: str) -> list[str]:
         """The paths that match an fnmatch pattern, sorted; `*` matches slashes too."""
         accept = re.compile(fnmatch.translate(pattern.lstrip("/"))).match
-        return sorted(path for path in self.entries if accept(path))
+        name = pattern.rpartition("/")[2]
+        among = self._names.get(name, ()) if name and _WILDCARD.isdisjoint(name) else self.entries
+        return sorted(path for path in among if accept(path))
+
+    def named(self, name: str) -> list[str]:
+        """The paths of the regular files with this name, in any folder."""
+        return [path for path in self._names.get(name, ()) if self.entries[path].kind == "file"]
+
+    @cached_property
+    def _names(self) -> dict[str, list[str]]:
+        names: dict[str, list[str]] = {}
+        for path in self.entries:
+            names.setdefault(path.rpartition("/")[2], []).append(path)
+        return names
 
     def open(self, path: str) -> BinaryIO:
         """The content of a regular file, seekable. Raises PathNotFound, also for a file beyond the bounds of `kept`."""

@@ -36,17 +36,6 @@ class Context:
         """Whether a layer, counted from 0, is not the base's."""
         return layer >= self.base
 
-    def named(self, name: str) -> list[str]:
-        """The paths of the files with this name, in any folder."""
-        if "names" not in self.kept:
-            names: dict[str, list[str]] = {}
-            for path, entry in self.tree.entries.items():
-                if entry.kind == "file":
-                    names.setdefault(path.rpartition("/")[2], []).append(path)
-            self.kept["names"] = names
-        found: list[str] = self.kept["names"].get(name, [])
-        return found
-
     @property
     def unread(self) -> int:
         """How many of our layers were not read."""

@@ -169,5 +169,5 @@ def _gaps(context: Context, loader: Loader, root: str, seen: set[str]) -> Iterat
 
 def _others(context: Context, name: str, real: str) -> list[str]:
     """Other files of a library's name, when one of the files is ours."""
-    others = [f"/{path}" for path in context.named(name) if f"/{path}" != real]
+    others = [f"/{path}" for path in context.tree.named(name) if f"/{path}" != real]
     return others if any(context.is_ours(context.tree.entries[path[1:]].layer) for path in [real, *others]) else []
