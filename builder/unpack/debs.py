@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from .control import Control, conffiles_of, parse
 from .entry import Entry, UnpackError, clean_path, damaged
 from .spool import Spool
 from .tar import Archive
@@ -23,10 +24,9 @@ _LONGEST_TEXT = 1 << 20
 
 @dataclass(frozen=True)
 class Package:
-    """An unpacked package: its control file as text, its conffiles, its paths."""
+    """An unpacked package: its control file, its conffiles, its paths."""
 
-    name: str
-    control: str
+    control: Control
     conffiles: tuple[str, ...]
     paths: tuple[str, ...]
 
@@ -47,7 +47,7 @@ def unpack(files: Iterable[tuple[Path, str]], spool: Spool) -> tuple[list[Entry]
 
 
 def _unpack_package(path: Path, label: str, spool: Spool) -> tuple[list[Entry], Package]:
-    control: str | None = None
+    control: Control | None = None
     conffiles: tuple[str, ...] = ()
     entries: list[Entry] | None = None
     with path.open("rb") as file:
@@ -55,6 +55,8 @@ def _unpack_package(path: Path, label: str, spool: Spool) -> tuple[list[Entry], 
             start = file.tell()
             if start + size > path.stat().st_size:
                 raise UnpackError(f"{label} ends within its member {name}", id="deb-truncated")
+            if (name.startswith("control.tar") and control) or (name.startswith("data.tar") and entries is not None):
+                raise UnpackError(f"{label}: it has two members {name}", id="deb-invalid")
             if name.startswith("control.tar"):
                 control, conffiles = _control(_decompressed(io.BytesIO(file.read(size)), name, label), label)
             elif name.startswith("data.tar"):
@@ -63,10 +65,11 @@ def _unpack_package(path: Path, label: str, spool: Spool) -> tuple[list[Entry], 
             file.seek(start + size + size % 2)
     if control is None or entries is None:
         raise UnpackError(f"{label}: not a Debian package", id="deb-invalid")
-    name = next((line[9:].strip() for line in control.splitlines() if line.startswith("Package: ")), "")
-    if not name:
-        raise UnpackError(f"{label}: its control file names no package", id="deb-control-invalid")
-    return entries, Package(name, control, conffiles, tuple(entry.path for entry in entries))
+    if control.file != label:
+        raise UnpackError(f"{label}: it is another package than locked, {control.file}", id="deb-other-package")
+    if odd := next((entry.path for entry in entries if "\n" in entry.path), None):
+        raise UnpackError(f"{label}: a path holds a line break, which dpkg refuses: {odd!r}", id="deb-path-invalid")
+    return entries, Package(control, conffiles, tuple(entry.path for entry in entries))
 
 
 def _ar_members(file: IO[bytes], owner: str) -> Iterable[tuple[str, int]]:
@@ -122,7 +125,7 @@ def _decompressed(stream: Any, name: str, owner: str) -> IO[bytes]:
     return opened
 
 
-def _control(stream: IO[bytes], owner: str) -> tuple[str, tuple[str, ...]]:
+def _control(stream: IO[bytes], owner: str) -> tuple[Control, tuple[str, ...]]:
     texts: dict[str, str] = {}
     for member in Archive(stream, owner):
         name = clean_path(member.name, owner)
@@ -133,9 +136,7 @@ def _control(stream: IO[bytes], owner: str) -> tuple[str, tuple[str, ...]]:
         texts[name] = stream.read(member.size).decode("utf-8")
     if not texts.get("control"):
         raise UnpackError(f"{owner}: no control file", id="deb-control-missing")
-    control, conffiles = texts["control"], texts.get("conffiles", "")
-    # A line may carry a flag before the path; such a file ("remove-on-upgrade") is not installed.
-    return control, tuple(line for line in conffiles.splitlines() if line.startswith("/"))
+    return parse(texts["control"], owner), conffiles_of(texts.get("conffiles", ""), owner)
 
 
 def _merged(entry: Entry) -> Entry:

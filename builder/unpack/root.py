@@ -104,21 +104,15 @@ def _dpkg(packages: list[Package]) -> list[Entry]:
         directory("var/lib/dpkg/triggers"),
         from_bytes("var/lib/dpkg/info/format", b"1\n"),
     ]
-    for package in sorted(packages, key=lambda package: package.name):
-        stanzas.append(_stanza(package))
-        fields = dict(line.split(": ", 1) for line in package.control.splitlines() if ": " in line and line[0] != " ")
-        suffix = f":{fields['Architecture']}" if fields.get("Multi-Arch") == "same" else ""
+    for package in sorted(packages, key=lambda package: package.control.package):
+        name = package.control.name
+        stanzas.append(package.control.installed())
         listing = ["/.", *(f"/{path}" for path in dict.fromkeys(package.paths))]
-        made.append(from_bytes(f"var/lib/dpkg/info/{package.name}{suffix}.list", _lines(listing)))
+        made.append(from_bytes(f"var/lib/dpkg/info/{name}.list", _lines(listing)))
         if package.conffiles:
-            made.append(from_bytes(f"var/lib/dpkg/info/{package.name}{suffix}.conffiles", _lines(package.conffiles)))
+            made.append(from_bytes(f"var/lib/dpkg/info/{name}.conffiles", _lines(package.conffiles)))
     made.append(from_bytes("var/lib/dpkg/status", "\n".join(stanzas).encode()))
     return made
-
-
-def _stanza(package: Package) -> str:
-    lines = package.control.strip("\n").splitlines()
-    return "\n".join([lines[0], "Status: install ok installed", *lines[1:]]) + "\n"
 
 
 def _lines(lines: Iterable[str]) -> bytes:

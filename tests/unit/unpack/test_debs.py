@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 import subprocess
 import tarfile
@@ -11,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from builder.unpack.control import parse
 from builder.unpack.debs import Package, unpack
 from builder.unpack.entry import Entry, UnpackError, content
 from builder.unpack.spool import Spool
 from builder.unpack.tree import normalise
+from tests.support.debs import Package as Deb
 from tests.support.debs import ar, deb
 from tests.support.errors import fails
 from tests.support.tars import File, Folder, Hard, Link, Node, tar
@@ -32,7 +35,7 @@ def unpacked(tmp_path: Path) -> Iterator[Unpack]:
             for number, data in enumerate(packages):
                 path = tmp_path / f"blob-{number}"
                 path.write_bytes(data)
-                files.append((path, f"package-{number}.deb"))
+                files.append((path, getattr(data, "file", f"package-{number}.deb")))
             entries, found = unpack(files, spool)
             return {entry.path: entry for entry in entries}, found
 
@@ -46,8 +49,8 @@ def test_every_compression_that_dpkg_writes_for_trixie_and_bookworm(unpacked: Un
     assert content(tree["usr/bin/tool"]) == b"#!/bin/sh\n"
     assert tree["usr/bin/tool"].mode == 0o755
     assert tree["usr/share/doc"].kind == "dir"
-    assert package.name == "tool"
-    assert package.control.startswith("Package: tool\nVersion: 1\n")
+    assert package.control.package == "tool"
+    assert package.control.text.startswith("Package: tool\nVersion: 1\n")
 
 
 def test_contents_can_be_read_twice_and_in_any_order(unpacked: Unpack) -> None:
@@ -105,13 +108,14 @@ def test_links_modes_and_folders_come_as_they_are(unpacked: Unpack) -> None:
 
 
 def test_packages_come_in_order_and_may_share_folders_but_no_file(unpacked: Unpack, tmp_path: Path) -> None:
-    _, packages = unpacked(deb("b", {"usr/share/b": "b"}), deb("a", {"usr/share/a": "a"}))
-    assert [package.name for package in packages] == ["b", "a"]
+    _, packages = unpacked(deb("bb", {"usr/share/b": "b"}), deb("aa", {"usr/share/a": "a"}))
+    assert [package.control.package for package in packages] == ["bb", "aa"]
     with Spool(str(tmp_path)) as spool:
         paths = []
         for name in ("one", "two"):
-            (tmp_path / name).write_bytes(deb(name, {"usr/share/x": name}))
-            paths.append((tmp_path / name, f"{name}.deb"))
+            data = deb(name, {"usr/share/x": name})
+            (tmp_path / name).write_bytes(data)
+            paths.append((tmp_path / name, data.file))
         entries, _ = unpack(paths, spool)
         with fails(UnpackError, "layer-path-twice"):
             normalise(entries, is_root=True)
@@ -191,6 +195,79 @@ def test_dpkg_reads_the_packages_of_these_tests_and_makes_packages_that_are_read
     (tmp_path / "pkg/opt/hard").hardlink_to(tmp_path / "pkg/opt/file")
     command = ["dpkg-deb", "-Zxz", "-z0", "--build", "--root-owner-group", tmp_path / "pkg", tmp_path / "real.deb"]
     subprocess.run(command, check=True, capture_output=True)
-    tree, (package,) = unpacked((tmp_path / "real.deb").read_bytes())
-    assert package.name == "real"
+    real = Deb((tmp_path / "real.deb").read_bytes())
+    real.file = "real_1_all.deb"
+    tree, (package,) = unpacked(real)
+    assert package.control.package == "real"
     assert {entry.kind for path, entry in tree.items() if path.startswith("opt/")} == {"file", "hardlink"}
+
+
+CONTROL = "Package: tool\nVersion: 1\nArchitecture: all\nDescription: a tool\n of two lines\n .\n\tand more\n"
+FORGED = {
+    "a path for a name": CONTROL.replace("tool\n", "../../../usr/bin/x\n", 1),
+    "a name with a slash": CONTROL.replace("tool\n", "to/ol\n", 1),
+    "a name of one letter": CONTROL.replace("tool\n", "t\n", 1),
+    "a name in capitals": CONTROL.replace("tool\n", "Tool\n", 1),
+    "a name that goes on": CONTROL.replace("tool\n", "tool\n extra\n", 1),
+    "no name": CONTROL.partition("\n")[2],
+    "a version with a slash": CONTROL.replace("Version: 1", "Version: 1/../x"),
+    "a version with a space": CONTROL.replace("Version: 1", "Version: 1 2"),
+    "a version of letters": CONTROL.replace("Version: 1", "Version: x"),
+    "no version": CONTROL.replace("Version: 1\n", ""),
+    "a path for an architecture": CONTROL.replace("Architecture: all", "Architecture: ../all") + "Multi-Arch: same\n",
+    "no architecture": CONTROL.replace("Architecture: all\n", ""),
+    "a value that nobody knows": CONTROL + "Multi-Arch: ../x\n",
+    "a second package": CONTROL + "\nPackage: forged\nVersion: 1\nArchitecture: all\n",
+    "a second package behind spaces": CONTROL + " \nPackage: forged\n",
+    "a field twice": CONTROL + "package: other\n",
+    "a line break of another kind": CONTROL.replace("two lines", "two\x0bStatus: x"),
+    "a carriage return": CONTROL.replace("two lines", "two\rlines"),
+    "a NUL": CONTROL.replace("two lines", "two\0lines"),
+    "its own status": CONTROL + "Status: deinstall ok config-files\n",
+    "its own conffiles": CONTROL + "Conffiles:\n /etc/passwd 0\n",
+    "a comment": "# x\n" + CONTROL,
+    "a continuation without a field": " x\n" + CONTROL,
+    "no field": CONTROL + "text\n",
+}
+
+
+@pytest.mark.parametrize("control", FORGED.values(), ids=FORGED)
+def test_control_fields_that_dpkg_refuses_are_refused(unpacked: Unpack, control: str) -> None:
+    with fails(UnpackError, "deb-control-invalid"):
+        unpacked(ar({"debian-binary": b"2.0\n", "control.tar": tar({"control": control}), "data.tar": tar({})}))
+
+
+def test_control_fields_stay_as_they_are() -> None:
+    control = parse(CONTROL + "X-Text: \u2028 \x85 ä\n\n", "x")
+    assert control.text == CONTROL + "X-Text: \u2028 \x85 ä"
+    assert control.installed() == control.text.replace("tool\n", "tool\nStatus: install ok installed\n", 1) + "\n"
+    assert parse("Version: 1\n" + CONTROL.replace("Version: 1\n", ""), "x").installed().count("tool\nStatus: ") == 1
+
+
+def test_a_package_is_the_one_that_is_locked(unpacked: Unpack) -> None:
+    unpacked(deb("tool", {}, version="2:1.0-1", architecture="arm64"))
+    for other in ("tool_1.1-1_arm64.deb", "other_1.0-1_arm64.deb", "tool_1.0-1_amd64.deb"):
+        data = deb("tool", {}, version="2:1.0-1", architecture="arm64")
+        data.file = other
+        with fails(UnpackError, "deb-other-package"):
+            unpacked(data)
+
+
+def test_a_package_has_one_reading(unpacked: Unpack) -> None:
+    meta, data = tar({"control": CONTROL}), tar({"usr/a": "a"})
+    for members in (
+        {"control.tar": meta, "control.tar.gz": gzip.compress(meta), "data.tar": data},
+        {"control.tar": meta, "data.tar": data, "data.tar.gz": gzip.compress(tar({"usr/b": "b"}))},
+    ):
+        with fails(UnpackError, "deb-invalid"):
+            unpacked(ar({"debian-binary": b"2.0\n", **members}))
+    twice = tar([("./control", CONTROL), ("control", CONTROL)])
+    with fails(UnpackError, "deb-control-invalid"):
+        unpacked(ar({"control.tar": twice, "data.tar": data}))
+
+
+def test_names_of_files_forge_no_line_of_dpkgs_database(unpacked: Unpack) -> None:
+    with fails(UnpackError, "deb-path-invalid"):
+        unpacked(deb("tool", {"usr/a\n/etc/passwd": "x"}))
+    with fails(UnpackError, "deb-control-invalid"):
+        unpacked(deb("tool", {}, conffiles=["/etc/../../x"]))
