@@ -19,7 +19,8 @@ _FLAG = re.compile(r"--([a-z-]+)=([A-Za-z0-9_./,=:-]*)")
 _LOCAL = re.compile(r"(?!github\.com/)[A-Za-z0-9._/*+-](?:[A-Za-z0-9._/*+-]|\$\{BUILDARCH\})*")
 """A source of ADD that no engine treats as a URL, whatever its build arguments are."""
 
-_MOUNTS = ("bind", "cache", "tmpfs")
+_MOUNTS = ("bind", "tmpfs")
+"""Not cache: what an earlier build left there is in no lock."""
 _DIRECTIVE = re.compile(r"#\s*(syntax|escape|check)\s*=", re.IGNORECASE)
 _HEREDOC = re.compile(r"(^|\s)\d*<<")
 
@@ -102,7 +103,7 @@ def _check_flag(name: str, word: str, known: set[str], where: str) -> None:
         (fields,) = csv.reader([found[2]])
         options = [(key.lower(), value) for key, _, value in (field.partition("=") for field in fields)]
         if any(key == "type" and value not in _MOUNTS for key, value in options):
-            _refuse(f"RUN {word}", where, f"mounts are of type {', '.join(_MOUNTS)}")
+            _refuse(f"RUN {word}", where, "a mount is of type bind or tmpfs; others bring files that are in no lock")
         sources = [value for key, value in options if key == "from"]
     for source in sources:
         if source.lower() not in known or source == "scratch":

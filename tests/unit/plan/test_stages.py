@@ -87,6 +87,8 @@ def test_a_last_line_that_continues_is_refused() -> None:
         "FROM scratch AS build\nRUN --mount=type=bind,FROM=debian,target=/x true\n",
         "FROM scratch AS build\nRUN --mount=type=secret,id=token true\n",
         "FROM scratch AS build\nRUN --mount=type=ssh true\n",
+        "FROM scratch AS build\nRUN --mount=type=cache,target=/root/.cache true\n",
+        "FROM scratch AS build\nRUN --mount=target=/x,TYPE=cache,sharing=shared true\n",
         "FROM scratch AS build\nRUN --network=host true\n",
         "FROM scratch AS build\nRUN --mount=type=bind,target=/x --network=default true\n",
         "FROM scratch AS build\nRUN --security=insecure true\n",
