@@ -34,12 +34,6 @@ class Control:
         return self.fields["package"]
 
     @property
-    def file(self) -> str:
-        """The name of the package's file in an archive."""
-        version = self.fields["version"].rpartition(":")[2]
-        return f"{self.package}_{version}_{self.fields['architecture']}.deb"
-
-    @property
     def name(self) -> str:
         """The name of the package's files in dpkg's database."""
         several = self.fields.get("multi-arch") == "same"

@@ -65,8 +65,6 @@ def _unpack_package(path: Path, label: str, spool: Spool) -> tuple[list[Entry], 
             file.seek(start + size + size % 2)
     if control is None or entries is None:
         raise UnpackError(f"{label}: not a Debian package", id="deb-invalid")
-    if control.file != label:
-        raise UnpackError(f"{label}: it is another package than locked, {control.file}", id="deb-other-package")
     if odd := next((entry.path for entry in entries if "\n" in entry.path), None):
         raise UnpackError(f"{label}: a path holds a line break, which dpkg refuses: {odd!r}", id="deb-path-invalid")
     return entries, Package(control, conffiles, tuple(entry.path for entry in entries))

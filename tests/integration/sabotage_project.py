@@ -135,7 +135,7 @@ def project(store: Store) -> Sample:
     made.add_sources({"nccl/2.29.7-1": b"sources"})
     store.put(b"sources")
     for architecture in ("amd64", "arm64"):
-        data = deb("base-passwd", {**PASSWD, "usr/bin/make": architecture}, architecture=architecture)
+        data = deb("base-passwd", {**PASSWD, "usr/bin/make": architecture})
         made.add_debs(f"toolchain-{architecture}", {"base-passwd": data}, architecture)
         store.put(data)
     return made

@@ -24,12 +24,6 @@ PASSWD = {
 """The files of the package base-passwd, which every root needs."""
 
 
-class Package(bytes):
-    """A package. file: its name in an archive."""
-
-    file: str
-
-
 def deb(
     package: str,
     files: Mapping[str, Content],
@@ -39,7 +33,7 @@ def deb(
     fields: Mapping[str, str] | None = None,
     conffiles: Sequence[str] = (),
     compression: str = ".xz",
-) -> Package:
+) -> bytes:
     """A package with these files; folders of the paths come with it, as dpkg-deb writes them."""
     control = {"Package": package, "Version": version, "Architecture": architecture, **(fields or {})}
     lines = "".join(f"{name}: {value}\n" for name, value in control.items())
@@ -47,17 +41,13 @@ def deb(
     if conffiles:
         meta["conffiles"] = "".join(f"{path}\n" for path in conffiles)
     compress = _COMPRESS[compression]
-    made = Package(
-        ar(
-            {
-                "debian-binary": b"2.0\n",
-                f"control.tar{compression}": compress(tar(meta, "./")),
-                f"data.tar{compression}": compress(tar(with_folders(files), "./")),
-            }
-        )
+    return ar(
+        {
+            "debian-binary": b"2.0\n",
+            f"control.tar{compression}": compress(tar(meta, "./")),
+            f"data.tar{compression}": compress(tar(with_folders(files), "./")),
+        }
     )
-    made.file = f"{package}_{version.rpartition(':')[2]}_{architecture}.deb"
-    return made
 
 
 def with_folders(files: Mapping[str, Content]) -> dict[str, Content]:

@@ -17,7 +17,7 @@ from builder.lock.seal import sealed
 from builder.model.lock import LockSection
 from builder.project import Project
 from builder.store.store import Store
-from tests.support.debs import PASSWD, Package, deb
+from tests.support.debs import PASSWD, deb
 from tests.support.mirror import Mirror
 from tests.support.tars import Content, tar
 from tests.support.wheels import wheel, wheel_name
@@ -77,14 +77,13 @@ class Sample:
         for name, files in self.wheels.items():
             mirror.wheels.setdefault(name, {}).update(files)
 
-    def add_debs(self, section: str, packages: Mapping[str, Package], architecture: str = "arm64") -> None:
-        """A lock section of Debian packages of version 1."""
+    def add_debs(self, section: str, packages: Mapping[str, bytes], architecture: str = "arm64") -> None:
+        """A lock section of Debian packages."""
         entries = []
         for name, data in packages.items():
-            path = f"pool/main/{data.file}"
+            path = f"pool/main/{name}_{section}_all.deb"
             self.pool[path] = data
-            of = data.file.removesuffix(".deb").rpartition("_")[2]
-            entries.append({"package": name, "version": "1", "architecture": of, "path": path, **hashed(data)})
+            entries.append({"package": name, "version": "1", "architecture": "all", "path": path, **hashed(data)})
         self.files[f"recipes/locks/{section}.json"] = {
             "kind": "debs",
             "name": section,
@@ -139,10 +138,9 @@ def ask_locks(files: dict[str, Any]) -> None:
     files["recipes/locks/requests.yaml"] = wanted
 
 
-def root_packages(architecture: str = "all", **files: Mapping[str, Content]) -> dict[str, Package]:
-    """base-passwd and a package for each keyword, which are for the architecture."""
-    made = {name: deb(name, content, architecture=architecture) for name, content in files.items()}
-    return {"base-passwd": deb("base-passwd", PASSWD)} | made
+def root_packages(**files: Mapping[str, Content]) -> dict[str, bytes]:
+    """base-passwd and a package for each keyword."""
+    return {"base-passwd": deb("base-passwd", PASSWD)} | {name: deb(name, content) for name, content in files.items()}
 
 
 def vendor_base(image: str, manifest: str, **more: Any) -> dict[str, Any]:
@@ -246,8 +244,8 @@ def sample() -> Sample:
         },
     }
     made.add_debs("tiny-root", root_packages(tool={"usr/bin/tool": "#!/bin/sh\n", "etc/tool.conf": "a=1\n"}))
-    made.add_debs("toolchain-amd64", root_packages("amd64", make={"usr/bin/make": "amd64"}), "amd64")
-    made.add_debs("toolchain-arm64", root_packages("arm64", make={"usr/bin/make": "arm64"}), "arm64")
+    made.add_debs("toolchain-amd64", root_packages(make={"usr/bin/make": "amd64"}), "amd64")
+    made.add_debs("toolchain-arm64", root_packages(make={"usr/bin/make": "arm64"}), "arm64")
     names = ("alpha", "beta", "gamma")
     made.add_wheels("tiny-wheels", {name: wheel(name, {f"{name}/__init__.py": f"# {name}\n"}) for name in names})
     made.add_sources({f"widget/{version}": tar({f"widget-{version}/Makefile": version}) for version in ("1.0", "2.0")})

@@ -91,7 +91,7 @@ def test_a_toolchain_changes_the_keys_of_compiled_layers_only(
 ) -> None:
     def change(small: Sample) -> None:
         section = f"toolchain-{architecture}"
-        small.add_debs(section, root_packages(architecture, make={"usr/bin/make": "a newer one"}), architecture)
+        small.add_debs(section, root_packages(make={"usr/bin/make": "a newer one"}), architecture)
 
     assert differing(keys(), keys(change)) == {f"toolchain-{architecture}", "compiled"}
 

@@ -104,7 +104,7 @@ def locked(small: Sample, mirror: Mirror) -> Callable[[str], tuple[dict[str, byt
     def found(kind: str) -> tuple[dict[str, bytes], str]:
         if kind == "wheel":
             return mirror.wheels["beta"], "beta-1.0-py3-none-any.whl"
-        marks = {"deb": "tool_1_all", "source": "widget_1.0", "toolchain": f"make_1_{host_architecture()}"}
+        marks = {"deb": "tool_tiny-root", "source": "widget_1.0", "toolchain": f"make_toolchain-{host_architecture()}"}
         return mirror.pool, next(path for path in mirror.pool if marks[kind] in path)
 
     return found

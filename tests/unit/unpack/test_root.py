@@ -14,7 +14,7 @@ from builder.unpack.__main__ import write
 from builder.unpack.entry import Entry, UnpackError, content
 from builder.unpack.spool import Spool
 from builder.unpack.tree import entries
-from tests.support.debs import PASSWD, Package, deb
+from tests.support.debs import PASSWD, deb
 from tests.support.errors import fails
 from tests.support.tars import Content, File, Link
 
@@ -26,13 +26,13 @@ def root(tmp_path: Path) -> Iterator[Root]:
     """The tree of a root layer with base-passwd and these packages."""
     with Spool(str(tmp_path)) as spool:
 
-        def made(*packages: Package, base: bool = True) -> dict[str, Entry]:
+        def made(*packages: bytes, base: bool = True) -> dict[str, Entry]:
             all_of_them = [*([deb("base-passwd", PASSWD)] if base else []), *packages]
-            for data in all_of_them:
-                (tmp_path / data.file).write_bytes(data)
+            for number, data in enumerate(all_of_them):
+                (tmp_path / f"{number}.deb").write_bytes(data)
             spec = {
                 "root": True,
-                "debs": [{"file": data.file} for data in all_of_them],
+                "debs": [{"file": f"{number}.deb"} for number in range(len(all_of_them))],
                 "wheels": [],
                 "scheme": None,
                 "files": [],
