@@ -29,6 +29,8 @@ TIMEOUT = 30.0
 TRANSFER = 1800.0
 """Seconds of silence that are allowed while the daemon unpacks an image."""
 _CHUNK = 1 << 20
+_MOST_OUTPUT = 256 << 20
+"""Bytes of a container's output that the daemon keeps on disk; at more it begins again."""
 
 
 class Daemon:
@@ -138,11 +140,11 @@ class Daemon:
     def create(self, name: str, image: str, command: Sequence[str], **options: Any) -> DaemonContainer:
         """Create a container, which does not run yet. options: those of the SDK's `containers.create`.
 
-        The caller removes the container. Until then the daemon keeps its output.
+        The caller removes the container. Until then the daemon keeps its output, within bounds.
         """
         try:
             with self._errors(f"create the container {name}"):
-                kept = LogConfig(type=LogConfig.types.JSON)
+                kept = LogConfig(type=LogConfig.types.JSON, config={"max-size": str(_MOST_OUTPUT)})
                 created = self._docker.containers.create(image, list(command), name=name, log_config=kept, **options)
                 return DaemonContainer(self, created, name)
         except BaseException:

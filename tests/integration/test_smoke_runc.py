@@ -269,3 +269,13 @@ def test_arm64_code_runs(tmp_path: Path) -> None:
     assert found == [("hello", "pass"), ("no", "fail"), ("gone", "fail"), ("log", "pass")]
     assert report.results[1].message == "exit status 3: no"
     assert "exit status 127" in report.results[2].message
+
+
+def test_standard_error_is_no_file_of_this_machine(here: RuncRunner, tmp_path: Path) -> None:
+    """A command could fill the disk with it."""
+    argv = ["perl", "-e", 'print readlink "/proc/self/fd/2"; print STDERR "x" x 100_000_000, "\n", "end"']
+    kind = {"argv": argv, "expected_output": ["^pipe:"], "expected_error": ["\nend\\z"]}
+    check = Check(id="errors", tier="cpu", kind="structure-command", args=kind)
+    layout_of_it = here.image.layers[0].path.parents[2]
+    report = run_cpu(layout_of_it, here.image.digest, [check], folder=tmp_path, runner=here)
+    assert (report.results[0].status, report.results[0].message) == ("pass", "exit status 0")

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _OLDEST = "23.0"
 """The first docker that loads layers compressed with zstd."""
 _NOT_STARTED = 127
-_PROCESSES = 4096
 """The exit status of a container that docker does not start, as of a shell that finds no such command."""
+_PROCESSES = 4096
 
 
 class DockerRunner:
@@ -82,7 +82,7 @@ class DockerRunner:
             )
         except EngineError as error:
             raise CheckNotRun(_text(error)) from error
-        return ContainerProcess(container, command.errors)
+        return ContainerProcess(container, apart=command.apart)
 
     def note(self) -> str:
         """How commands are run."""
@@ -111,22 +111,25 @@ class DockerRunner:
 
 
 class ContainerProcess:
-    """A container as a process: its output is a pipe; killing it removes the container."""
+    """A container as a process: its output is a pipe, or two; killing it removes the container."""
 
-    def __init__(self, container: DaemonContainer, errors: IO[bytes] | None) -> None:
-        """Start the container. errors: the file for standard error; default: the same pipe."""
+    def __init__(self, container: DaemonContainer, *, apart: bool) -> None:
+        """Start the container. apart: standard error is a pipe of its own."""
         self._container = container
         self._code: int | None = None
         self._problem: EngineError | None = None
-        read, write = os.pipe()
-        self.stdout: IO[bytes] | None = os.fdopen(read, "rb", buffering=0)
-        output = os.fdopen(write, "wb", buffering=0)
+        self.stdout: IO[bytes] | None
+        self.stdout, output = _pipe()
+        self.stderr: IO[bytes] | None = None
+        errors: IO[bytes] | None = None
+        if apart:
+            self.stderr, errors = _pipe()
         try:
             container.start()
         except EngineError as error:
             container.remove()
-            with output:
-                output.write(f"{_text(error)}\n".encode()[:4096])
+            with output, errors or output as said:
+                said.write(f"{_text(error)}\n".encode()[:4096])
             self._code, self._threads = _NOT_STARTED, []
             return
         except BaseException:
@@ -166,17 +169,19 @@ class ContainerProcess:
         self._code = -9
 
     def _pump(self, file: IO[bytes], out: bool, errors: bool) -> None:
-        """Copy output into a file; the pipe is closed at the end, which its reader waits for."""
-        try:
-            for chunk in self._container.follow(stdout=out, stderr=errors):
-                file.write(chunk)
-        except EngineError as error:
-            self._problem = error
-        finally:
-            if out:
-                file.close()
-            else:
-                file.flush()
+        """Copy output into a pipe, and close it at the end, which its reader waits for."""
+        with file:
+            try:
+                for chunk in self._container.follow(stdout=out, stderr=errors):
+                    file.write(chunk)
+            except EngineError as error:
+                self._problem = error
+
+
+def _pipe() -> tuple[IO[bytes], IO[bytes]]:
+    """The end to read from, and the end to write to."""
+    read, write = os.pipe()
+    return os.fdopen(read, "rb"), os.fdopen(write, "wb", buffering=0)
 
 
 def _text(error: EngineError) -> str:

@@ -80,7 +80,7 @@ class RuncRunner:
             env.setdefault("PYTHONPYCACHEPREFIX", "/dev/bytecode")
         directory = str(self.image.settings.get("WorkingDir") or "/")
         what = process(command.argv, env, user=user, group=group, directory=directory)
-        return self._enter(self._root, what, command.errors)
+        return self._enter(self._root, what, apart=command.apart)
 
     def note(self) -> str:
         """How commands run, for the report."""
@@ -94,7 +94,7 @@ class RuncRunner:
             if self._bytecode is not None:
                 remove_tree(self._bytecode)
 
-    def _enter(self, root: Path, command: dict[str, Any], errors: Any = None) -> subprocess.Popen[bytes]:
+    def _enter(self, root: Path, command: dict[str, Any], *, apart: bool = False) -> subprocess.Popen[bytes]:
         # Without root, a user namespace comes first: only in one a user may mount. There the user is root.
         user = [] if self.mapped else ["--user", "--map-root-user"]
         spaces = [str(tool_path("unshare")), *user, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -104,8 +104,7 @@ class RuncRunner:
             [*spaces, "sh", "-c", ENTER, "sh", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=errors or subprocess.STDOUT,
-            bufsize=0,
+            stderr=subprocess.PIPE if apart else subprocess.STDOUT,
         )
         config = container(mapped=self.mapped, bytecode=self._bytecode is not None, sysfs=self._sysfs)
         assert made.stdin is not None

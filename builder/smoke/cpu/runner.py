@@ -17,6 +17,8 @@ TAIL = 100_000
 """Bytes of a command's output that are kept."""
 
 _LINE = 1 << 16
+_LAST_WORDS = 5.0
+"""Seconds that standard error may take to end after the process."""
 _QUEUED = 100
 """Lines between the command and its reader; a command that prints more waits."""
 
@@ -27,22 +29,23 @@ BINFMT = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
 class Command:
     """A command. argv[0] is looked up in the image's PATH. env: added to the image's. user: "UID" or "UID:GID".
 
-    errors: the file for standard error; default: the pipe of standard output.
+    apart: standard error is a pipe of its own; default: the pipe of standard output.
     """
 
     argv: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)
     user: str = ""
-    errors: IO[bytes] | None = None
+    apart: bool = False
 
 
 @dataclass(frozen=True)
 class Completed:
-    """A command that ended. code: the exit status; None after a timeout. seconds: wall time."""
+    """A command that ended. code: the exit status; None after a timeout. seconds: wall time. errors: see Command."""
 
     code: int | None
     output: str
     seconds: float
+    errors: str = ""
 
 
 class Tail:
@@ -65,9 +68,10 @@ class Tail:
 
 
 class Process(Protocol):
-    """A command that runs. stdout: the pipe of its output."""
+    """A command that runs. stdout: the pipe of its output. stderr: that of standard error, when it is apart."""
 
     stdout: IO[bytes] | None
+    stderr: IO[bytes] | None
 
     def poll(self) -> int | None:
         """The exit status, once it ended."""
@@ -85,7 +89,7 @@ class Runner(Protocol):
     name: str
 
     def start(self, command: Command) -> Process:
-        """Start a command; its standard output and error are one pipe. Killing the process kills its children."""
+        """Start a command. Killing the process kills its children."""
 
     def note(self) -> str:
         """How commands run, for the report."""
@@ -113,9 +117,21 @@ def native() -> bool:
 def run(runner: Runner, command: Command, timeout: float) -> Completed:
     """Run a command to its end, or kill it after `timeout` seconds."""
     start = time.monotonic()
-    output = Tail()
-    code = follow(runner.start(command), output.add, lambda: start + timeout)
-    return Completed(code, output.text(), round(time.monotonic() - start, 3))
+    output, errors = Tail(), Tail()
+    process = runner.start(command)
+    # The image's code gets pipes, no file of this machine, which it could fill.
+    reader = threading.Thread(target=_drain, args=(process.stderr, errors.add), daemon=True)
+    reader.start()
+    code = follow(process, output.add, lambda: start + timeout)
+    reader.join(_LAST_WORDS)
+    return Completed(code, output.text(), round(time.monotonic() - start, 3), errors.text())
+
+
+def _drain(pipe: IO[bytes] | None, line: Callable[[bytes], object]) -> None:
+    if pipe is not None:
+        with pipe:
+            for text in iter(lambda: pipe.readline(_LINE), b""):
+                line(text)
 
 
 def follow(process: Process, line: Callable[[bytes], object], deadline: Callable[[], float]) -> int | None:

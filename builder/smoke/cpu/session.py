@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ast
-import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from tempfile import TemporaryFile
 
 from builder.smoke.check import check_result, run_check
 from builder.smoke.cpu.driver import PROGRAM
 from builder.smoke.cpu.execution import Execution, Judge
-from builder.smoke.cpu.runner import TAIL, Command, Runner, Tail, follow, run
+from builder.smoke.cpu.runner import Command, Runner, Tail, follow, run
 from builder.smoke.report import Result
 
 _START = 300.0
@@ -33,17 +31,13 @@ class Session:
         self._progress(execution.check.id)
         variables = {**self._env, **dict(execution.env)}
         judge_streams = execution.judge_streams
-        if judge_streams is None:
-            done = run(self._runner, Command(execution.argv, variables, execution.user), execution.timeout)
-            self._log(execution, done.output)
-            return _judged(execution, execution.judge, done.code, done.output, done.seconds)
-        with TemporaryFile() as file:
-            done = run(self._runner, Command(execution.argv, variables, execution.user, file), execution.timeout)
-            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
-            errors = file.read(TAIL).decode(errors="replace")
-        return _judged(
-            execution, lambda code, text: judge_streams(code, text, errors), done.code, done.output, done.seconds
-        )
+        command = Command(execution.argv, variables, execution.user, apart=judge_streams is not None)
+        done = run(self._runner, command, execution.timeout)
+        self._log(execution, done.output)
+        judge = execution.judge
+        if judge_streams is not None:
+            judge = lambda code, text: judge_streams(code, text, done.errors)  # noqa: E731
+        return _judged(execution, judge, done.code, done.output, done.seconds)
 
     def python(self, executions: Sequence[Execution]) -> list[Result]:
         """Run Python checks in one interpreter; when a check ends the interpreter, the rest run in a new one.

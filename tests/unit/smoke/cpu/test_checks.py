@@ -39,7 +39,7 @@ class LocalRunner:
         self.started.append(command)
         argv = [sys.executable if command.argv[0] == "python3" else command.argv[0], *command.argv[1:]]
         env = {**os.environ, **command.env}
-        errors = command.errors or subprocess.STDOUT
+        errors = subprocess.PIPE if command.apart else subprocess.STDOUT
         return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=errors, env=env)
 
     def note(self) -> str:
