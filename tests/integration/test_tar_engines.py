@@ -17,6 +17,7 @@ import pytest
 from builder.errors import InvalidError
 from builder.smoke.image.opened import open_image
 from builder.smoke.image.tree import ImageTree
+from builder.smoke.static.run import run_static
 from tests.support.images import layout
 from tests.support.oddtars import END, FILE, READ, file, header, renamed
 
@@ -25,6 +26,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="buildah mounts a root for root only"),
     pytest.mark.skipif(shutil.which("buildah") is None, reason="buildah is not installed"),
 ]
+SKOPEO = pytest.mark.skipif(shutil.which("skopeo") is None, reason="skopeo is not installed")
 Files = dict[str, tuple[object, ...]]
 KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S_IFLNK: "symlink", stat.S_IFIFO: "fifo"}
 
@@ -170,3 +172,15 @@ def test_members_in_any_order(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / str(number))
     assert taken > 100
     compare([data + END for data in layers], tmp_path, may_refuse=False)
+
+
+@SKOPEO
+def test_an_image_of_zstd_chunked_fails(tmp_path: Path) -> None:
+    """podman unpacks it by the table at the end of a layer, which the other engines skip."""
+    before, after = layout(tmp_path / "before", [{"opt/a": b"1"}]), tmp_path / "after"
+    command = ["skopeo", "copy", "--dest-compress-format", "zstd:chunked", f"oci:{before}", f"oci:{after}"]
+    subprocess.run(command, capture_output=True, check=True)
+    for image, status in ((before, "pass"), (after, "fail")):
+        (result,) = [each for each in run_static(image, None, []).results if each.id == "image-blobs"]
+        assert result.status == status
+    assert "zstd-chunked" in result.message and "ends with the place of a table" in result.message

@@ -68,8 +68,8 @@ class LayerIndex:
     """The entries of one layer, and what it removes from the layers below. tar_size: bytes when unpacked.
 
     secrets: (path, kind of secret). attributes: (path, name of an extended attribute). digest, diff_id: of the blob and
-    of the unpacked blob, None when they were not asked for. compression: zstd, gzip or none. kept: copies of files by
-    path.
+    of the unpacked blob, None when they were not asked for. compression: zstd, gzip or none. has_table: whether the
+    blob has a table of contents, as of zstd:chunked. kept: copies of files by path.
     """
 
     blob: LayerBlob
@@ -83,6 +83,7 @@ class LayerIndex:
     digest: Digest | None = None
     diff_id: Digest | None = None
     compression: str = "none"
+    has_table: bool = False
     kept: dict[str, Path] = field(default_factory=dict)
 
 
@@ -161,7 +162,8 @@ def index_layer(
         index.diff_id, index.compression = stream.diff_id or blob.diff_id, stream.compression
     scanner.close()
     index.secrets = scanner.secrets
-    index.digest = hashing.digest() if hashing else None
+    if hashing:
+        index.digest, index.has_table = hashing.digest(), hashing.has_table
     return index
 
 

@@ -28,6 +28,8 @@ _RATIO = 100
 """bytes of an unpacked layer: LARGEST at most, and not more than _UNPACKED and _RATIO times the size of its blob."""
 _COMPRESSED = 32 << 10
 _GZIP = 16 + zlib.MAX_WBITS
+_FOOTER = 51
+"""bytes; the footer of an eStargz blob. That of zstd:chunked has its name in the last 8 bytes."""
 _stop = mmap.mmap(-1, 1)
 """Whether all readers of layers end, in this process and in those that it forks."""
 ZSTD = b"\x28\xb5\x2f\xfd"
@@ -126,9 +128,10 @@ class ForwardStream(io.RawIOBase):
 
 
 class HashingStream(io.RawIOBase):
-    """A stream that hashes what is read from it."""
+    """A stream that hashes what is read from it. end: the last bytes that were read."""
 
     def __init__(self, source: BinaryIO) -> None:
+        self.end = b""
         self._source = source
         self._seen = hashlib.sha256()
 
@@ -137,12 +140,19 @@ class HashingStream(io.RawIOBase):
 
     def readinto(self, buffer: Any, /) -> int:
         count = cast("io.RawIOBase", self._source).readinto(buffer) or 0
-        self._seen.update(memoryview(buffer)[:count])
+        data = memoryview(buffer)[:count]
+        self._seen.update(data)
+        self.end = (self.end + bytes(data[-_FOOTER:]))[-_FOOTER:]
         return count
 
     def digest(self) -> Digest:
         """The digest of everything that was read so far."""
         return Digest.from_hex(self._seen.hexdigest())
+
+    @property
+    def has_table(self) -> bool:
+        """Whether the blob, once it was read, ends with the place of a table of contents: zstd:chunked, eStargz."""
+        return self.end[-8:].lower() == b"gnulinux" or b"STARGZ" in self.end
 
     def close(self) -> None:
         self._source.close()

@@ -14,12 +14,23 @@ _GB = 1_000_000_000
 _MB = 1_000_000
 _PLACES = ("usr", "opt", "etc", "srv")
 """Folders that are plain folders in every base; builder/oci/layerblob.py refuses other places."""
+_TABLES = (
+    "io.github.containers.zstd-chunked.",
+    "io.containers.zstd-chunked.",
+    "containerd.io/snapshot/",
+    "com.amazon.soci.",
+)
+"""Annotations that make an engine read files by a table of contents: zstd:chunked, eStargz, nydus, overlaybd, SOCI."""
 
 
 @check_kind("static", "blobs", Reads(scan=ScanOptions(hash=True)))
 def blobs(context: Context) -> str:
-    """Each layer's blob has the size, digest and media type of the manifest, and unpacked the diff_id of the config."""
+    """Each layer's blob has the size, digest and media type of the manifest, and unpacked the diff_id of the config.
+
+    None has a table of contents, out of which some engines read other files than are in the blob.
+    """
     bad = [f"{blob.digest} has {blob.path.stat().st_size} bytes, not {blob.size}" for blob in _cut(context)]
+    bad += _tables(context)
     for layer in context.tree.layers:
         if layer.digest != layer.blob.digest:
             bad.append(f"{layer.blob.digest} hashes to {layer.digest}")
@@ -34,6 +45,18 @@ def blobs(context: Context) -> str:
     if bad:
         raise CheckFailed(first_few(bad))
     return f"{len(context.tree.layers)} layers hash to their digests"
+
+
+def _tables(context: Context) -> Iterable[str]:
+    """Layers that podman (zstd:chunked) or a snapshotter of containerd may unpack by a table of contents."""
+    manifest = context.image.manifest
+    for number, item in enumerate([*manifest["layers"], manifest]):
+        what = context.name(number) if item is not manifest else "the manifest"
+        if found := next((name for name in item.get("annotations") or () if name.startswith(_TABLES)), ""):
+            yield f"{what} has the annotation {found}: some engines run the files that a table names"
+    for layer in context.tree.layers:
+        if layer.has_table:
+            yield f"{context.name(layer.number)} ends with the place of a table: some engines run the files it names"
 
 
 def _cut(context: Context) -> Iterable[LayerBlob]:
