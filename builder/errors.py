@@ -74,6 +74,10 @@ class PinError(BuilderError):
     code = ExitCode.PIN
 
 
+class OtherSourceError(PinError):
+    """The bytes of one source do not match their digest, and another source may have the right ones: read again."""
+
+
 class EngineError(BuilderError):
     """No engine is found, an engine's build fails, or this machine has too little space for the build."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from builder.attest.receipt import base_used
@@ -62,11 +62,13 @@ def _copy_layer(source: MirrorSource, blobs: Blobs, layer: Descriptor, check: Ca
     if (file := source.backend.file(layer.digest)) is not None:
         blobs.add_file(file, layer.digest, lambda size: check())
         return
-    with blobs.writer() as writer:
+
+    def chunks() -> Iterator[bytes]:
         for chunk in source.backend.read(layer.digest, layer.size):
             check()
-            writer.write(chunk)
-        writer.commit(layer.digest)
+            yield chunk
+
+    blobs.fill(layer.digest, chunks)
 
 
 def _no_mirror(plan: Plan) -> PinError:

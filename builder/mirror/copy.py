@@ -73,6 +73,7 @@ class Copier:
         self.report = MirrorReport()
         self._listener = listener
         self._lock = Lock()
+        self._registry = Registry()
         self._received: dict[str, int] = {}
         self._total = 0
         self._cancel = Event()
@@ -145,7 +146,7 @@ class Copier:
                     id="base-layer-missing-offline",
                     where=str(origin),
                 )
-            return Registry().blob(origin, item.digest, item.size)
+            return self._registry.blob(origin, item.digest, item.size)
 
         return chunks
 

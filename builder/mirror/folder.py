@@ -67,10 +67,7 @@ class FolderBackend(Blobs):
 
     def put(self, digest: Digest, size: int, chunks: Callable[[], Iterator[bytes]]) -> None:
         """Write a blob, whole or not at all."""
-        with self.writer() as writer:
-            for chunk in chunks():
-                writer.write(chunk)
-            writer.commit(digest)
+        self.fill(digest, chunks)
 
     def put_file(self, file: Path, digest: Digest, size: int, watch: Callable[[int], None]) -> None:
         """Link or copy a file after hashing it."""

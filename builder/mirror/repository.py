@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from builder.errors import PinError, UsageError
 from builder.mirror.artifact import EMPTY, Artifact
 from builder.model.reference import Reference
 from builder.oci.manifest import OCI_MANIFEST
-from builder.store.blobs import chunks_of
+from builder.store.blobs import chunks_of, rereading
 
 if TYPE_CHECKING:
     from builder.registry.client import Registry
@@ -74,8 +75,7 @@ class RegistryBackend:
     def is_intact(self, digest: Digest, size: int) -> bool:
         """Read the blob from the registry; the client verifies it."""
         try:
-            for _ in self.client.blob(self._repository, digest, size):
-                pass
+            rereading(lambda: deque(self.client.blob(self._repository, digest, size), maxlen=0))
         except PinError:
             return False
         return True

@@ -13,6 +13,7 @@ from builder.model.reference import Reference
 from builder.oci.assemble import Image
 from builder.oci.layout import BlobSource
 from builder.oci.manifest import OCI_INDEX, Descriptor, parse_manifest
+from builder.store.blobs import rereading
 from builder.store.store import Store
 
 
@@ -35,7 +36,7 @@ def load_image(image: Image, store: Store, name: str, base_blob: BlobSource | No
 
     try:
         with Daemon() as daemon:
-            daemon.load(write)
+            rereading(lambda: daemon.load(write))
     except EngineError as error:
         steps = [error.next, "or build with --output oci:DIR and copy it with skopeo"]
         raise error.replaced(next="; ".join(filter(None, steps))) from error

@@ -8,6 +8,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +51,11 @@ def write_layout(image: Image, store: Store, folder: Path, *, name: str, base_bl
                     continue
                 if layer.of_base:
                     assert base_blob is not None
-                    _write(blobs, layer.digest, base_blob(layer))
+                    blobs.fill(layer.digest, partial(base_blob, layer))
                 else:
                     _add(blobs, store, layer.digest)
             for digest, data in ((image.config_digest, image.config), (image.digest, image.manifest)):
-                _write(blobs, digest, iter((data,)))
+                blobs.fill(digest, partial(iter, (data,)))
         os_name, architecture = (json.loads(image.config)[key] for key in ("os", "architecture"))
         platform = {"architecture": architecture, "os": os_name}
         with locked(folder):
@@ -138,13 +139,6 @@ def _add(blobs: Blobs, store: Store, digest: Digest) -> None:
     except (PinError, OSError):
         store.verify(digest)
         raise
-
-
-def _write(blobs: Blobs, digest: Digest, chunks: Iterator[bytes]) -> None:
-    with blobs.writer() as writer:
-        for chunk in chunks:
-            writer.write(chunk)
-        writer.commit(digest)
 
 
 @contextlib.contextmanager

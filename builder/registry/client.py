@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from builder.digest import Digest, is_digest
-from builder.errors import BuilderError, NetworkError, PinError, UsageError
+from builder.errors import BuilderError, NetworkError, OtherSourceError, PinError, UsageError
 from builder.model.reference import Reference
 from builder.oci.manifest import (
     INDEXES,
@@ -33,6 +33,8 @@ from builder.retry import RetryPolicy
 if TYPE_CHECKING:
     import requests
 
+_NO_HEAD = (400, 405, 501)
+"""Not every registry answers HEAD."""
 _ACCEPT = ", ".join(MANIFESTS + INDEXES)
 _Result = TypeVar("_Result")
 
@@ -57,6 +59,8 @@ class Registry:
             retry_policy or RetryPolicy(),
         )
         self._unresponsive: set[Endpoint] = set()
+        self._wrong: dict[tuple[str, Digest], MismatchError] = {}
+        """What a mirror served in place of a blob, by its base URL and the digest."""
 
     def manifest(self, ref: Reference) -> Manifest:
         """The manifest or index at `ref`: by its digest if it has one, else by its tag."""
@@ -105,22 +109,37 @@ class Registry:
         endpoint = self._session.config.origin(ref.registry)
         path = f"{ref.repository}/blobs/{digest}"
         response = self._session.send(endpoint, "HEAD", path, pull(ref.repository))
+        if response.status_code in _NO_HEAD:
+            response.close()
+            response = self._session.send(endpoint, "GET", path, pull(ref.repository), headers={"Range": "bytes=0-0"})
+        if response.status_code not in (200, 206, 404, 416):  # 416: an empty blob has no first byte
+            raise self._session.error(response, endpoint, f"{ref.repository}@{digest}")
         response.close()
-        if response.status_code in (200, 404):
-            return response.status_code == 200
-        raise self._session.error(response, endpoint, f"{ref.repository}@{digest}")
+        return response.status_code != 404
 
     def blob(self, ref: Reference, digest: Digest, size: int | None = None) -> Iterator[bytes]:
         """A blob's chunks (up to 1 MiB); the last one comes only when all of them hash to `digest`.
 
-        A broken connection is resumed. size: in bytes, if known; the limit of what is read.
+        A broken connection is resumed. size: in bytes, if known; the limit of what is read. Raises OtherSourceError
+        when a mirror's bytes are wrong: the blob can then be read again, from another endpoint.
         """
 
         def find(endpoint: Endpoint) -> tuple[Endpoint, requests.Response]:
+            if wrong := self._wrong.get((endpoint.base, digest)):
+                raise wrong
             return replace(endpoint, once=False), self._open(endpoint, ref, digest)
 
         endpoint, response = self._read(ref, find)
-        return self._blob(endpoint, ref, digest, size, response)
+        chunks = self._blob(endpoint, ref, digest, size, response)
+        is_mirror = endpoint.base != self._session.config.origin(ref.registry).base
+        return self._of_mirror(chunks, endpoint, digest) if is_mirror else chunks
+
+    def _of_mirror(self, chunks: Iterator[bytes], endpoint: Endpoint, digest: Digest) -> Iterator[bytes]:
+        try:
+            yield from chunks
+        except MismatchError as error:
+            self._wrong[endpoint.base, digest] = error
+            raise OtherSourceError(error.what, id=error.id, where=error.where, cause=error.cause) from None
 
     def mount(self, target: Reference, digest: Digest, source_repository: str) -> bool:
         """Mount a blob from another repository of the same registry. False: the blob must be uploaded."""
@@ -210,7 +229,7 @@ class Registry:
         repository = endpoint.repository(ref.repository)
         path = f"{repository}/manifests/{ref.digest}"
         response = self._session.send(endpoint, "HEAD", path, pull(repository), headers={"Accept": _ACCEPT})
-        if response.status_code in (405, 501):  # not every registry answers HEAD
+        if response.status_code in _NO_HEAD:
             response.close()
             self._manifest(endpoint, ref)
             return

@@ -12,11 +12,13 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from builder.errors import NetworkError
 from builder.registry.auth import Credentials, Login
 from builder.registry.config import Endpoint, is_loopback
+from builder.registry.realms import bind_realm
 from builder.registry.transport import Transport, read_body
 
 Scopes = tuple[str, ...]
 """Each is `repository:NAME:ACTIONS`; the scope of the repository that is written to comes first."""
 
+_HOST = re.compile(r"[a-z0-9_.:-]+")
 _TOKEN_LIMIT = 1 << 20
 _PART = re.compile(r"""[\s,]*([A-Za-z0-9!#$%&'*+.^_`|~-]+)(?:\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*)))?""")
 
@@ -125,6 +127,8 @@ class Authorizer:
         self, endpoint: Endpoint, scopes: Scopes, challenge: dict[str, str], login: Login | None
     ) -> _CachedHeader:
         realm = self._realm(endpoint, challenge.get("realm", ""))
+        if login is not None:
+            bind_realm(endpoint, realm)
         wanted = merge_scopes(scopes, challenge.get("scope", ""))
         # nvcr.io sends no service; an empty one would be wrong.
         service = [("service", challenge["service"])] if challenge.get("service") else []
@@ -158,7 +162,7 @@ class Authorizer:
                 is_loopback(parts.netloc) or not is_loopback(endpoint.host)
             )
             safe = parts.scheme == "https" or (parts.scheme == "http" and plain)
-            if safe and parts.hostname and parts.port != 0 and parts.username is None:
+            if safe and _HOST.fullmatch(parts.hostname or "") and parts.port != 0 and parts.username is None:
                 return realm
         except ValueError:
             pass

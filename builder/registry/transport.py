@@ -50,7 +50,7 @@ class Transport:
         once: bool = False,
         redirects: int = _REDIRECTS,
     ) -> requests.Response:
-        """Send one request, again on 429, 5xx and broken connections (not when `once`), following redirects.
+        """Send one request, again on 429, 5xx but 501, and broken connections (not when `once`), following redirects.
 
         The body of the answer is not read. authorization: sent to the origin of `url` only. Raises NetworkError,
         TransientError when another attempt might have helped.
@@ -65,7 +65,7 @@ class Transport:
                 if once or not budget.again():
                     raise
                 continue
-            if response.status_code != 429 and response.status_code < 500:
+            if response.status_code != 429 and (response.status_code < 500 or response.status_code == 501):
                 return response
             error = _busy_error(response, url)
             response.close()
@@ -141,9 +141,9 @@ class Transport:
     def _pool(self) -> HTTPAdapter:
         with self._lock:
             if self._connections is None:
-                from requests.adapters import HTTPAdapter
+                from builder.registry.connection import Adapter
 
-                self._connections = HTTPAdapter(pool_connections=_CONNECTIONS, pool_maxsize=_CONNECTIONS)
+                self._connections = Adapter(pool_connections=_CONNECTIONS, pool_maxsize=_CONNECTIONS)
             return self._connections
 
 

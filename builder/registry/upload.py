@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from builder.digest import Digest
-from builder.errors import BuilderError, NetworkError, PinError
+from builder.errors import BuilderError, NetworkError, OtherSourceError, PinError
 from builder.model.reference import Reference
 from builder.oci.manifest import verified
 from builder.registry.config import Endpoint
@@ -63,6 +63,8 @@ def upload_blob(
                 body=lambda: _body(verified(chunks(), digest, what, size), size),
                 once=True,
             )
+        except OtherSourceError:
+            continue  # the chunks then come from another endpoint
         except TransientError as error:
             if not budget.again(error.pause):
                 raise

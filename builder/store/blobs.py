@@ -10,14 +10,15 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import TypeGuard
+from typing import TypeGuard, TypeVar
 
 from builder.digest import Digest
-from builder.errors import EngineError, PinError
+from builder.errors import EngineError, OtherSourceError, PinError
 from builder.regular import NotRegularError, is_regular, open_regular
 from builder.store.removal import remove
 
 CHUNK = 1 << 20
+_Result = TypeVar("_Result")
 
 
 class Blobs:
@@ -52,6 +53,17 @@ class Blobs:
         except OSError as error:
             raise disk_error(error, self.root, self.place) from error
 
+    def fill(self, digest: Digest, chunks: Callable[[], Iterator[bytes]]) -> None:
+        """Write a blob, whole or not at all. chunks: called again after OtherSourceError. Raises PinError."""
+
+        def write() -> None:
+            with self.writer() as writer:
+                for chunk in chunks():
+                    writer.write(chunk)
+                writer.commit(digest)
+
+        rereading(write)
+
     def add_file(self, source: Path, digest: Digest, watch: Callable[[int], None] = lambda size: None) -> None:
         """Add a file as this blob: a hard link where possible, else a copy.
 
@@ -77,6 +89,13 @@ class Blobs:
             put_in_place(target, self.blob(digest))
         finally:
             target.unlink(missing_ok=True)
+
+
+def rereading(read: Callable[[], _Result]) -> _Result:
+    """The result of `read`, which is called again after OtherSourceError."""
+    while True:
+        with contextlib.suppress(OtherSourceError):
+            return read()
 
 
 def chunks_of(path: Path) -> Iterator[bytes]:

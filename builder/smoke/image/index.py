@@ -21,6 +21,7 @@ from builder.smoke.image.layerpaths import LayerPaths, ambiguous
 from builder.smoke.image.layerstream import HashingStream, LayerStream, member_path, stopping
 from builder.smoke.image.opened import LayerBlob
 from builder.smoke.image.scan import ElfObject, MemberScanner, ScanOptions
+from builder.store.blobs import rereading
 
 Kind = Literal["file", "dir", "symlink", "char", "block", "fifo"]
 NOTHING = ScanOptions()
@@ -126,6 +127,12 @@ def index_layer(
 
     Raises InvalidError.
     """
+    return rereading(lambda: _read_layer(blob, number, wanted, folder, options))
+
+
+def _read_layer(
+    blob: LayerBlob, number: int, wanted: re.Pattern[str], folder: Path, options: ScanOptions
+) -> LayerIndex:
     index = LayerIndex(blob, number)
     paths = LayerPaths(blob.digest)
     scanner = MemberScanner(options, folder)

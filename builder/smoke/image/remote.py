@@ -72,10 +72,7 @@ def fetch_image(reference: Reference, store: Store, registry: Registry | None = 
     read_config(config, str(pinned))
 
     def fetch(item: Descriptor) -> None:
-        with store.writer() as writer:
-            for chunk in client.blob(pinned, item.digest, item.size):
-                writer.write(chunk)
-            writer.commit(item.digest)
+        store.fill(item.digest, lambda: client.blob(pinned, item.digest, item.size))
 
     missing = {item.digest: item for item in manifest.layers if not store.has(item.digest)}
     with ThreadPoolExecutor(4) as pool:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from builder.errors import NetworkError, PinError
 from builder.oci.manifest import OCI_MANIFEST
+from builder.registry.client import Registry
+from builder.registry.config import RegistryEntry
+from builder.registry.errors import MismatchError
+from builder.store.blobs import rereading
+from builder.store.store import Store
 from tests.support.errors import fails
 from tests.support.http_registry import (
     BLOB,
@@ -21,6 +27,7 @@ from tests.support.http_registry import (
     digest_of,
     image_manifest,
     problem,
+    serving,
 )
 
 
@@ -71,6 +78,68 @@ class TestBlobs:
         assert not registry.has_blob(server.ref(), digest_of(BLOB))
         with pytest.raises(NetworkError):
             registry.has_blob(server.ref(), digest_of(BLOB))
+
+    @pytest.mark.parametrize("status", [400, 405, 501])
+    def test_a_registry_without_head(self, server: Server, status: int) -> None:
+        server.on("HEAD", BLOB_PATH, Answer(status))
+        server.on("GET", BLOB_PATH, Answer(200, BLOB), Answer(206, BLOB[:1]), Answer(416), Answer(404), Answer(403))
+        registry = client()
+        assert [registry.has_blob(server.ref(), digest_of(BLOB)) for _ in range(4)] == [True, True, True, False]
+        with fails(NetworkError, "registry-access-refused"):
+            registry.has_blob(server.ref(), digest_of(BLOB))
+        assert server.requests[1].headers["Range"] == "bytes=0-0"
+
+
+class TestWrongMirrors:
+    """A mirror that serves other bytes for one blob, before a registry that has the right ones."""
+
+    @pytest.fixture
+    def registry(self, server: Server, other: Server) -> Registry:
+        server.on("GET", BLOB_PATH, Answer(200, BLOB))
+        other.on("GET", BLOB_PATH, Answer(200, BLOB[:-1] + b"x"))
+        return client(entries={server.host: RegistryEntry(mirror=(other.host,))})
+
+    def test_the_blob_comes_from_the_registry(self, registry: Registry, server: Server, other: Server) -> None:
+        read: list[bytes] = []
+
+        def chunks() -> bytes:
+            read.append(b"")
+            for chunk in registry.blob(server.ref(), digest_of(BLOB), len(BLOB)):
+                read[-1] += chunk
+            return read[-1]
+
+        assert rereading(chunks) == BLOB
+        assert len(read) == 2
+        assert b"".join(registry.blob(server.ref(), digest_of(BLOB))) == BLOB
+        assert (len(other.requests), len(server.requests)) == (1, 2)
+
+    def test_it_is_written_to_a_store(self, registry: Registry, server: Server, store: Store) -> None:
+        store.fill(digest_of(BLOB), lambda: registry.blob(server.ref(), digest_of(BLOB), len(BLOB)))
+        assert store.read(digest_of(BLOB)) == BLOB
+
+    def test_it_is_uploaded(self, registry: Registry, server: Server) -> None:
+        sent: list[bytes] = []
+
+        def put(request: Request) -> Answer:
+            sent.append(request.body)
+            return Answer(201)
+
+        with serving() as target:
+            target.on("POST", "/v2/team/app/blobs/uploads/", Answer(202, headers={"Location": "/uploads/1"}))
+            target.on("PUT", "/uploads/1", put)
+            source = partial(registry.blob, server.ref(), digest_of(BLOB), len(BLOB))
+            registry.upload(target.ref(), digest_of(BLOB), len(BLOB), source)
+        # The first attempt ends within the body, before the registry could answer.
+        assert sent[-1] == BLOB
+        assert len(sent) == 2
+
+    def test_without_a_right_one_it_is_a_pin_error(self, registry: Registry, server: Server) -> None:
+        server.on("GET", BLOB_PATH, Answer(200, b"wrong, too"))
+        with fails(MismatchError, "registry-content-mismatch"):
+            rereading(lambda: list(registry.blob(server.ref(), digest_of(BLOB))))
+        server.on("GET", BLOB_PATH, Answer(404))
+        with fails(MismatchError, "registry-content-mismatch"):
+            rereading(lambda: list(registry.blob(server.ref(), digest_of(BLOB))))
 
 
 class TestUploads:

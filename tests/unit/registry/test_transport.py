@@ -17,6 +17,7 @@ from builder.errors import NetworkError
 from builder.model.reference import Reference
 from builder.oci.manifest import parse_manifest
 from builder.registry.auth import Credentials, Login
+from builder.registry.connection import Adapter, CheckedResponse
 from builder.registry.errors import TransientError
 from builder.registry.transport import Transport, next_url
 from builder.retry import RetryPolicy
@@ -113,6 +114,50 @@ def trickle(begin: bytes, again: bytes) -> Iterator[str]:
         threading.Thread(target=accept, daemon=True).start()
         yield f"127.0.0.1:{listener.getsockname()[1]}"
         listener.shutdown(socket.SHUT_RDWR)
+
+
+class TestCutHeaders:
+    """A connection that ends within the headers of an answer."""
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            b"HTTP/1.1 200 OK\r\nContent-Length: 0",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n",
+            b"HTTP/1.1 200 OK\r\nDocker-Content-Digest: sha256:00",
+            b"HTTP/1.1 307 Temporary Redirect\r\nLocation: http://127.0.0.1:1/half-an-addr",
+            b"HTTP/1.1 404 Not Found\r\n",
+        ],
+    )
+    def test_they_are_a_broken_connection(self, answer: bytes) -> None:
+        asked = 0
+
+        def serve() -> None:
+            nonlocal asked
+            with contextlib.suppress(OSError):
+                while True:
+                    connection = listener.accept()[0]
+                    with connection:
+                        connection.recv(65536)
+                        asked += 1
+                        connection.sendall(answer)
+
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            threading.Thread(target=serve, daemon=True).start()
+            host = f"127.0.0.1:{listener.getsockname()[1]}"
+            registry = client(attempts=3)
+            with fails(TransientError, "connection-failed"):
+                registry.has_blob(Reference.parse(f"{host}/a:1"), digest_of(BLOB))
+            with fails(TransientError, "connection-failed"):
+                registry.manifest(Reference.parse(f"{host}/a:1"))
+            listener.shutdown(socket.SHUT_RDWR)
+        assert asked == 6
+
+    def test_under_tls_too(self) -> None:
+        pools = Adapter().poolmanager.pool_classes_by_scheme
+        assert {pool.ConnectionCls.response_class for pool in pools.values()} == {CheckedResponse}
+        proxied = Adapter().proxy_manager_for("http://127.0.0.1:1").pool_classes_by_scheme
+        assert proxied == pools
 
 
 class TestTricklingAnswers:
