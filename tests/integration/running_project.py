@@ -70,7 +70,10 @@ def running(store: Store) -> Sample:
     made.files["recipes/locks/real-libraries.json"] = real
     nccl = arm64_nccl(22809, gpu=fatbin((2, 120, 0)))
     packages = ("triton", "triton/backends", "triton/backends/nvidia")
-    triton = {f"{name}/__init__.py": "" for name in packages} | {"triton/backends/nvidia/compiler.py": TRITON}
+    triton = {f"{name}/__init__.py": "" for name in packages} | {
+        "triton/backends/nvidia/compiler.py": TRITON,
+        "triton/backends/nvidia/bin/ptxas": "replaced by a link",
+    }
     torch = elf(needed=["libnccl.so.2", "libc.so.6"], rpath="$ORIGIN/../../nvidia/nccl/lib")
     wheels = {
         "torch 2.11.0": wheel(

@@ -263,6 +263,6 @@ def test_the_healthy_image_passes_everything(ground: Ground, healthy: dict[str, 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_sabotage(judged: dict[str, Future[Any]], case: Case) -> None:
     read, failed = judged[case.name].result()
-    assert set(read) == {"image-planned"}, "the static tier finds only that layers are not the planned ones"
+    assert "image-planned" in read
     assert set(failed) == case.fails, failed
     assert any(case.message in text for text in failed.values()), failed

@@ -198,15 +198,14 @@ def elf(
 
 def ld_cache(entries: Mapping[str, str]) -> bytes:
     """An /etc/ld.so.cache."""
-    rows = b""
-    strings = b""
+    rows, strings = bytearray(), bytearray()
     base = 48 + 24 * len(entries)
     for name, path in entries.items():
         key = base + len(strings)
         strings += name.encode() + b"\0"
         rows += struct.pack("<IIIIQ", 0x0A03, key, base + len(strings), 0, 0)
         strings += path.encode() + b"\0"
-    return b"glibc-ld.so.cache1.1" + struct.pack("<II20x", len(entries), len(strings)) + rows + strings
+    return b"glibc-ld.so.cache1.1" + struct.pack("<II20x", len(entries), len(strings)) + bytes(rows + strings)
 
 
 SITE = "usr/lib/python3/dist-packages"

@@ -22,9 +22,9 @@ from builder.errors import InvalidError
 from builder.smoke.image.opened import open_image
 from builder.smoke.image.secrets import find_in_text, find_in_variable, find_secrets
 from builder.smoke.static.run import run_static
+from tests.support.cli import Cli
 from tests.support.errors import fails
 from tests.support.images import Member, elf, layout, ld_cache, link, program, tar
-from tests.unit.cli.conftest import Cli
 
 SECONDS = 20
 """Of processor time, so that other work on the machine does not count; without the bounds these take hours."""
