@@ -1,3 +1,4 @@
+import gc
 import signal
 
 from hypothesis import settings
@@ -13,3 +14,9 @@ settings.load_profile("shared-machine")
 
 # A shell starts background jobs with SIGINT ignored, and child processes inherit that: tests of Ctrl-C would hang.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Take what collecting the tests made out of garbage collection: `run_here` collects after every command."""
+    gc.collect()
+    gc.freeze()

@@ -1,7 +1,7 @@
 """Two of NCCL's objects, compiled by the cross toolchain and by the native arm64 one: the same bytes.
 
-The whole layer, compiled both ways, has one digest too; under qemu that takes an hour, so here it is one kernel and one
-C++ file, linked and stripped with the layer's own arguments.
+The whole layer, compiled both ways, has one digest too; under qemu that takes an hour, so the nightly job compiles one
+kernel and one C++ file, linked and stripped with the layer's own arguments.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import pytest
 from builder.engine.interface import host_architecture
 from builder.plan.resolve import resolve
 from builder.project import Project
+from tests.e2e.conftest import nightly
 
-pytestmark = [pytest.mark.qemu, pytest.mark.slow]
+pytestmark = [pytest.mark.qemu, pytest.mark.slow, nightly]
 
 OBJECTS = "obj/misc/param.o"
 KERNEL = "obj/device/onerank.cu.o"
