@@ -18,12 +18,24 @@ WORKERS = 24
 def each(
     function: Callable[[Item], Result], items: Sequence[Item], expected: type[Failure], workers: int = WORKERS
 ) -> list[Result | Failure]:
-    """The results of `function` for every item, in order. An `expected` exception is a result; others propagate.
+    """`every`, where an `expected` exception is a result."""
 
-    Ctrl-C does not wait for running calls: the threads are daemons.
+    def call(item: Item) -> Result | Failure:
+        try:
+            return function(item)
+        except expected as error:
+            return error
+
+    return every(call, items, workers)
+
+
+def every(function: Callable[[Item], Result], items: Sequence[Item], workers: int = WORKERS) -> list[Result]:
+    """The results of `function` for every item, in order. The first exception propagates.
+
+    Neither that nor Ctrl-C waits for running calls: the threads are daemons.
     """
     todo: queue.SimpleQueue[tuple[int, Item]] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[int, Callable[[], Result | Failure]]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[int, Callable[[], Result]]] = queue.SimpleQueue()
     for pair in enumerate(items):
         todo.put(pair)
 
@@ -33,27 +45,25 @@ def each(
                 place, item = todo.get_nowait()
             except queue.Empty:
                 return
-            done.put((place, _outcome(function, item, expected)))
+            done.put((place, _outcome(function, item)))
 
     for _ in range(min(workers, len(items))):
         Thread(target=work, daemon=True).start()
-    results: dict[int, Result | Failure] = {}
+    results: dict[int, Result] = {}
     while len(results) < len(items):
         place, outcome = done.get()
         results[place] = outcome()
     return [results[place] for place in range(len(items))]
 
 
-def _outcome(function: Callable[[Item], Result], item: Item, expected: type[Failure]) -> Callable[[], Result | Failure]:
+def _outcome(function: Callable[[Item], Result], item: Item) -> Callable[[], Result]:
     """Call the function now; the returned callable repeats its result or exception in the calling thread."""
     try:
-        result: Result | Failure = function(item)
-    except expected as error:
-        result = error
+        result = function(item)
     except BaseException as error:
         raised = error
 
-        def again() -> Result | Failure:
+        def again() -> Result:
             raise raised
 
         return again

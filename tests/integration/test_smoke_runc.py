@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -211,6 +214,46 @@ def test_a_timeout_kills_every_process(here: RuncRunner) -> None:
             return
         time.sleep(0.1)
     raise AssertionError("a process outlived its namespace")
+
+
+RUN = """
+import sys
+from pathlib import Path
+from builder.__main__ import handle_signals
+from builder.model.check import Check
+from builder.smoke.cpu import runc
+from builder.smoke.cpu.run import run_cpu
+handle_signals()
+runc.native = lambda: True
+check = Check(id="sleep", tier="cpu", kind="command", args={"argv": ["sh", "-c", "sleep 62.8 & sleep 62.8"]})
+print(run_cpu(Path(sys.argv[1]), None, [check], folder=Path(sys.argv[2]), only="runc").results[0].message)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_command_and_all_its_processes(tmp_path: Path, number: int) -> None:
+    def sleeping() -> bool:
+        return any(b"62.8" in line for line in map(command_line, Path("/proc").glob("[0-9]*/cmdline")))
+
+    image = layout(tmp_path / "image", [own_programs()], Env=["PATH=/usr/bin"])
+    command = [sys.executable, "-c", RUN, str(image), str(tmp_path / "work")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for _ in range(600):
+        if process.poll() is not None:
+            pytest.skip(process.communicate()[0])
+        # The text of RUN is in a command line as well.
+        if b"sleep\x0062.8\0" in map(command_line, Path("/proc").glob("[0-9]*/cmdline")):
+            break
+        time.sleep(0.1)
+    start = time.monotonic()
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert time.monotonic() - start < 6
+    for _ in range(20):
+        if not sleeping():
+            return
+        time.sleep(0.1)
+    raise AssertionError("a process outlived the command")
 
 
 def test_commands_of_container_structure_test_run(here: RuncRunner, tmp_path: Path) -> None:

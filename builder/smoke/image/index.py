@@ -9,7 +9,7 @@ import re
 import tarfile
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Literal, cast
@@ -18,8 +18,9 @@ from builder.digest import Digest
 from builder.errors import InvalidError
 from builder.smoke.image.kept import KeptFiles
 from builder.smoke.image.layerpaths import LayerPaths, ambiguous
-from builder.smoke.image.layerstream import HashingStream, LayerStream, member_path, stopping
+from builder.smoke.image.layerstream import HashingStream, LayerStream, member_path
 from builder.smoke.image.opened import LayerBlob
+from builder.smoke.image.readers import read_each
 from builder.smoke.image.scan import ElfObject, MemberScanner, ScanOptions
 from builder.store.blobs import rereading
 
@@ -100,19 +101,18 @@ def read_layers(
     local = all(blob.remote is None for _, blob in order)
     large = sum(blob.size for _, blob in order) > _FOR_PROCESSES
     # Forking a process that has threads is not safe.
-    if local and large and (os.cpu_count() or 1) > 1 and threading.active_count() == 1:
-        pool: Executor = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork"))
-    else:
-        pool = ThreadPoolExecutor(max(1, workers))
-    with pool:
+    if not (local and large and (os.cpu_count() or 1) > 1 and threading.active_count() == 1):
+        found = read_each(lambda item: _index(item[1], item[0], wanted, folder, options), order, workers)
+        return sorted(found, key=lambda layer: layer.number)
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
         try:
-            found = [pool.submit(_index, blob, number, wanted, folder, options) for number, blob in order]
-            return sorted((future.result() for future in found), key=lambda layer: layer.number)
+            jobs = [pool.submit(_index, blob, number, wanted, folder, options) for number, blob in order]
+            return sorted((job.result() for job in jobs), key=lambda layer: layer.number)
         except BaseException:
-            # After Ctrl-C or SIGTERM, and after a damaged layer, the other workers must not read on.
-            pool.shutdown(wait=False, cancel_futures=True)
-            with stopping():
-                pool.shutdown()
+            # After Ctrl-C or SIGTERM, and after a damaged layer, the other workers must not read on. They may be in
+            # compiled code, which no flag ends.
+            for worker in multiprocessing.active_children():
+                worker.kill()
             raise
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import mmap
 import tarfile
+import threading
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,8 +30,8 @@ _COMPRESSED = 32 << 10
 _GZIP = 16 + zlib.MAX_WBITS
 _FOOTER = 51
 """bytes; the footer of an eStargz blob. That of zstd:chunked has its name in the last 8 bytes."""
-_stop = mmap.mmap(-1, 1)
-"""Whether all readers of layers end, in this process and in those that it forks."""
+_stop = threading.Event()
+"""Whether all readers of layers end."""
 ZSTD = b"\x28\xb5\x2f\xfd"
 """The magic number of a zstd frame."""
 
@@ -39,11 +39,11 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 @contextlib.contextmanager
 def stopping() -> Iterator[None]:
     """While this lasts, every read of a layer ends with InterruptedError."""
-    _stop[0] = 1
+    _stop.set()
     try:
         yield
     finally:
-        _stop[0] = 0
+        _stop.clear()
 
 
 class _Source(Protocol):
@@ -114,7 +114,7 @@ class ForwardStream(io.RawIOBase):
             self._total += self._end
             if self._total > self.most:
                 raise InvalidError(f"a layer unpacks to more than {self.most} bytes", id="layer-too-large")
-            if _stop[0]:
+            if _stop.is_set():
                 raise InterruptedError("the reader of a layer was stopped")
             if self.seen is not None:
                 self.seen.update(self._view[: self._end])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from builder.digest import Digest
 from builder.model.reference import Reference
 from builder.oci.manifest import Descriptor
+from builder.parallel import every
 from builder.registry.client import Registry
 from builder.smoke.image.opened import LayerBlob, OpenedImage, open_image, read_config
 from builder.store.store import Store
@@ -75,8 +75,7 @@ def fetch_image(reference: Reference, store: Store, registry: Registry | None = 
         store.fill(item.digest, lambda: client.blob(pinned, item.digest, item.size))
 
     missing = {item.digest: item for item in manifest.layers if not store.has(item.digest)}
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(fetch, missing.values()))
+    every(fetch, list(missing.values()), 4)
     store.put(config)
     store.put(manifest.data)
     # The manifest's own digest was verified: the blobs in the store are opened by it.

@@ -8,13 +8,13 @@ import shutil
 import tempfile
 import time
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from builder.errors import EngineError
 from builder.smoke.image.layerstream import LayerStream, member_path
 from builder.smoke.image.opened import OpenedImage
+from builder.smoke.image.readers import read_each
 from builder.smoke.image.tree import ImageTree
 from builder.store.blobs import disk_error
 from builder.store.removal import remove
@@ -97,8 +97,8 @@ def _fill(tree: ImageTree, root: Path, owners: Owners) -> None:
     folders = [(path, entry) for path, entry in sorted(tree.entries.items()) if entry.kind == "dir"]
     for path, _ in folders:
         (root / path).mkdir(mode=0o700)
-    with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as pool:
-        list(pool.map(lambda number: _files(tree, number, root, owners), range(len(tree.image.layers))))
+    numbers = range(len(tree.image.layers))
+    read_each(lambda number: _files(tree, number, root, owners), numbers, max(2, os.cpu_count() or 2))
     for path, entry in tree.entries.items():
         if entry.kind == "symlink":
             (root / path).symlink_to(entry.link)
