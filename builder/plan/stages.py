@@ -16,8 +16,11 @@ from builder.errors import InvalidError
 _INSTRUCTIONS = {"ADD", "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "LABEL", "RUN"}
 _INSTRUCTIONS |= {"SHELL", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR"}
 _FLAG = re.compile(r"--([a-z-]+)=([A-Za-z0-9_./,=:-]*)")
-_LOCAL = re.compile(r"(?!github\.com/)[A-Za-z0-9._/*+-](?:[A-Za-z0-9._/*+-]|\$\{BUILDARCH\})*")
-"""A source of ADD that no engine treats as a URL, whatever its build arguments are."""
+_LOCAL = re.compile(r"(?!github\.com/)[A-Za-z0-9._/*+-]+")
+"""A source of ADD that no engine treats as a URL."""
+_OF_ARCHITECTURE = "${BUILDARCH}"
+_STAGE_NAME = re.compile(r"[a-z][a-z0-9._-]*")
+"""What BuildKit accepts. buildah also has stages whose name is an address or `${ARGUMENT}`."""
 
 _MOUNTS = ("bind", "tmpfs")
 """Not cache: what an earlier build left there is in no lock."""
@@ -31,17 +34,28 @@ def check_stages(text: str, *, base: str | None, where: str) -> None:
     base: the reference of the pinned base, if the layer reads it. Raises InvalidError.
     """
     known = {"scratch"}
+    stage: list[str] = []
     for name, rest in _instructions(text, where):
         words = rest.split()
+        # A stage is known to the stages after it: in its own instructions, buildah takes its name for an image's.
+        known |= {stage[0]} if name == "FROM" and stage else set()
         if name == "FROM":
-            known.add(_stage(words, known, base, where))
-        elif name in ("RUN", "COPY"):
+            stage = [_stage(words, known, base, where), words[-3]]
+            continue
+        if not stage:
+            _refuse(f"{name} {rest}", where, "a Dockerfile begins with FROM: an argument before it changes all stages")
+        stage.append(f"{name} {rest}")
+        if name in ("RUN", "COPY"):
             if _HEREDOC.search(rest):
                 _refuse(f"{name} with a heredoc", where, "buildah 1.28 does not support heredocs")
             for word in _flags(words):
                 _check_flag(name, word, known, where)
-        elif name == "ADD" and not (words and all(_LOCAL.fullmatch(word) for word in words)):
-            _refuse(f"ADD {rest}", where, "ADD may unpack archives of the context, without flags")
+        elif name == "ADD":
+            # ARG and ENV could make an address of the variable.
+            if stage[1:-1] in (["scratch"], ["scratch", "ARG BUILDARCH"]):
+                words = [word.replace(_OF_ARCHITECTURE, "", 1) for word in words]
+            if not words or not all(_LOCAL.fullmatch(word) for word in words):
+                _refuse(f"ADD {rest}", where, "ADD may unpack archives of the context, without flags")
 
 
 def _instructions(text: str, where: str) -> Iterator[tuple[str, str]]:
@@ -53,8 +67,9 @@ def _instructions(text: str, where: str) -> Iterator[tuple[str, str]]:
         comment = line.lstrip().startswith("#")
         if comment and not begun and _DIRECTIVE.match(line.strip()):
             _refuse(line.strip(), where, "parser directives are not allowed: a frontend is not locked")
-        # Not every engine skips a comment within an instruction. In RUN, the shell ignores it too.
-        if not line.strip() or (comment and (not pending or pending.lstrip()[:4].upper() == "RUN ")):
+        if comment and pending and pending.lstrip()[:4].upper() != "RUN ":
+            _refuse(line.strip(), where, "only RUN may have comments within: engines differ in whether they skip them")
+        if not line.strip() or comment:
             continue
         begun = True
         if found := re.search(r"\\[ \t]*$", line):
@@ -79,7 +94,10 @@ def _stage(words: list[str], known: set[str], base: str | None, where: str) -> s
     if from_[0].lower() not in known and from_[0] != base:
         allowed = "the base, with `reads_base: true` in layer.yaml" if base is None else f"the base {base}"
         _refuse(f"FROM {from_[0]}", where, f"a stage starts from scratch, an earlier stage, or {allowed}")
-    return from_[2].lower()
+    name = from_[2].lower()
+    if not _STAGE_NAME.fullmatch(name) or name in known:
+        _refuse(f"AS {from_[2]}", where, "the name of a stage is new and has letters, digits, dots, hyphens, underscores")
+    return name
 
 
 def _flags(words: list[str]) -> Iterator[str]:

@@ -24,6 +24,7 @@ def check(text: str, base: str | None = None) -> None:
     "text",
     [
         "FROM --platform=$BUILDPLATFORM scratch AS build\nADD toolchain-${BUILDARCH}.tar /\n",
+        "FROM scratch AS build\nARG BUILDARCH\nADD toolchain-${BUILDARCH}.tar /\n",
         "# a comment: syntax is plain\n\nFROM scratch AS build\nARG JOBS\n",
         'FROM scratch AS build\nRUN --mount=type=bind,target=/context --mount=type=tmpfs,target=/t make -j"${JOBS}"\n',
         "FROM scratch AS Build\nRUN make \\\n  # why\n  \\\n\n  all && echo 'http://x' git@y --network=host\n",
@@ -108,6 +109,18 @@ def test_a_last_line_that_continues_is_refused() -> None:
         "# escape=`\nFROM scratch AS build\n",
         "\ufeff# syntax=docker/dockerfile:1\nFROM scratch AS build\n",
         "# a\r# syntax=docker/dockerfile:1\nFROM scratch AS build\n",
+        # BuildKit skips the comment, so that a flag follows COPY.
+        "FROM scratch AS build\nCOPY \\\n# x \\\n--from=debian /etc /etc\n",
+        "FROM scratch AS build\nARG BUILDARCH=ttp:\nADD h${BUILDARCH}//example.org/x /x\n",
+        "FROM scratch AS build\nENV BUILDARCH=ttp:\nADD h${BUILDARCH}//example.org/x /x\n",
+        "ARG BUILDARCH=ttp:\nFROM scratch AS build\nARG BUILDARCH\nADD h${BUILDARCH}//example.org/x /x\n",
+        "FROM scratch AS a\nENV BUILDARCH=ttp:\nFROM a AS build\nADD h${BUILDARCH}//example.org/x /x\n",
+        # buildah pulls an image in each of these.
+        "ARG X=debian\nFROM scratch AS ${X}\nFROM ${X} AS build\n",
+        "FROM scratch AS a\nARG X=debian\nFROM scratch AS ${X}\nFROM ${X} AS build\n",
+        "FROM scratch AS build\nCOPY --from=build /etc /etc\n",
+        "FROM scratch AS example.org/x\nFROM scratch AS build\nCOPY --from=EXAMPLE.org/x /etc /etc\n",
+        "FROM scratch AS build\nFROM scratch AS build\n",
     ],
 )
 def test_instructions_that_fetch_are_refused(text: str) -> None:
