@@ -85,7 +85,9 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 Version = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+~:_-]{0,127}$")]
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+~%_-]{0,254}$")]
-ImagePath = Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f\x7f]*$", max_length=4096)]
+ImagePath = Annotated[
+    str, StringConstraints(pattern=r"^/[^\x00-\x1f\x7f]*$", max_length=4096), AfterValidator(_no_control_characters)
+]
 RelativePath = Annotated[
     str,
     StringConstraints(min_length=1, max_length=4096),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from builder.model.check import Check
 from builder.model.common import (
@@ -20,6 +21,7 @@ from builder.model.common import (
     Scalar,
     Strict,
 )
+from builder.text import is_plain_line
 
 
 class LayerUse(Strict):
@@ -69,7 +71,16 @@ class Model(Strict):
     gated: Boolean = False
 
 
-FlagValue = Scalar | None | dict[str, Any] | tuple[Scalar, ...]
+def _visible(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    # JSON escapes line breaks and other C0 controls itself.
+    if not is_plain_line(json.dumps(value, ensure_ascii=False)):
+        raise ValueError("must not have control characters")
+    return value
+
+
+FlagValue = Scalar | None | Annotated[dict[str, JsonValue], AfterValidator(_visible)] | tuple[Scalar, ...]
+_MOST_FLAGS = 500
+"""vLLM has fewer options than that."""
 
 
 class Serve(Strict):
@@ -82,7 +93,7 @@ class Serve(Strict):
 
     model: Line | None = None
     wrapper: ImagePath | None = None
-    flags: Annotated[dict[Flag, FlagValue], NoSecrets] = {}
+    flags: Annotated[dict[Flag, FlagValue], Field(max_length=_MOST_FLAGS), NoSecrets] = {}
 
 
 class Volume(Strict):

@@ -19,7 +19,10 @@ M = TypeVar("M", bound=BaseModel)
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MAX_CHARACTERS = 1 << 20
 _MAX_DEPTH = 50
-_MAX_NODES = 100_000
+_MAX_NODES = 20_000
+_PER_NODE = 40
+"""Characters of a text that count as one node more."""
+_MAX_DIGITS = 100
 _NOT_PLAIN = {f"tag:yaml.org,2002:{name}" for name in ("binary", "omap", "pairs", "set", "timestamp")}
 
 
@@ -55,15 +58,19 @@ def _mapping(loader: Any, node: Any) -> dict[Any, Any]:
     return mapping
 
 
-def _float(loader: Any, node: Any) -> float:
-    value = float(loader.construct_yaml_float(node))
+def _number(loader: Any, node: Any) -> float | int:
+    # YAML 1.1 has numbers of base 60, `1:59:59`, which take quadratic time.
+    if len(node.value) > _MAX_DIGITS:
+        raise yaml.constructor.ConstructorError(None, None, "a number is too long", node.start_mark)
+    value = (loader.construct_yaml_int if node.tag.endswith(":int") else loader.construct_yaml_float)(node)
     if not math.isfinite(value):
         raise yaml.constructor.ConstructorError(None, None, "a number must be finite", node.start_mark)
-    return value
+    return cast("float | int", value)
 
 
 _Strict.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
-_Strict.add_constructor("tag:yaml.org,2002:float", _float)
+_Strict.add_constructor("tag:yaml.org,2002:float", _number)
+_Strict.add_constructor("tag:yaml.org,2002:int", _number)
 
 
 def _check_size(text: str) -> None:
@@ -81,9 +88,10 @@ def _check_size(text: str) -> None:
                 raise yaml.MarkedYAMLError(problem=f"*{anchor} refers to a node that contains it", problem_mark=mark)
             total += sizes.get(anchor or "", 1)
         elif isinstance(event, yaml.ScalarEvent):
-            total += 1
+            size = 1 + len(event.value) // _PER_NODE
+            total += size
             if anchor is not None:
-                sizes[anchor] = 1
+                sizes[anchor] = size
         elif isinstance(event, yaml.CollectionStartEvent):
             open_.append((anchor, total))
             total += 1
@@ -94,7 +102,7 @@ def _check_size(text: str) -> None:
         if len(open_) > _MAX_DEPTH:
             raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=mark)
         if total > _MAX_NODES:
-            raise yaml.MarkedYAMLError(problem="too large once its aliases are expanded", problem_mark=mark)
+            raise yaml.MarkedYAMLError(problem="too large, with its aliases expanded", problem_mark=mark)
 
 
 def parse_yaml(text: str, where: str) -> Any:

@@ -51,7 +51,12 @@ BAD: dict[str, tuple[Any, list[Any]]] = {
     "Digest": (Digest, ["sha256:" + "0" * 63, "sha256:" + "G" * 64, "0" * 64, "sha256:" + "0" * 64 + "\n"]),
     "Version": (common.Version, ["", "-1", "1 2", "1/2", "1\n", "$(x)"]),
     "FileName": (common.FileName, ["", ".", "..", ".a", "a/b", "a\n", "-a", "a b"]),
-    "ImagePath": (common.ImagePath, ["", "a", "/a\nb", "/a\0"]),
+    "ImagePath": (common.ImagePath, ["", "a", "/a\nb", "/a\0", "/a\x9b", "/a\u202e"]),
+    "Requirement": (
+        lock.Requirement,
+        ["-r x", "a @ https://example.org/${TOKEN}/a.whl", "https://example.org/a.whl", "a/", "a @ file:///a", "a \\"],
+    ),
+    "FlagValue": (recipe.FlagValue, [{"a": "\x9b"}, {"a": [{"b\u202e": 1}]}, {"a": "\ud800"}, {"a": {1: 2}}]),
     "RelativePath": (common.RelativePath, ["", "/a", "a//b", "a/../b", "..", "./a", "a/", "a\nb"]),
     "Timestamp": (common.Timestamp, ["2026-01-01", "2026-01-01T00:00:00", "2026-01-01T00:00:00Z\n"]),
     "Scalar": (common.Scalar, [float("nan"), float("inf"), None, [], {}, "a\nb"]),

@@ -161,6 +161,24 @@ def test_aliases_cannot_multiply(one: str) -> None:
     assert time.monotonic() - begin < 1
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[&a '" + "x" * 4000 + "', " + "*a, " * 15_000 + "]",
+        "a: 1" + ":59" * 200_000,
+        "a: 1" + ":59" * 2000 + ".5",
+        "a: 0x" + "f" * 20_000,
+        "a: !!float 1" + "0" * 400,
+    ],
+    ids=["aliases of a long text", "base 60", "float of base 60", "base 16", "float"],
+)
+def test_long_numbers_and_texts_take_no_time(text: str) -> None:
+    begin = time.monotonic()
+    with fails(InvalidError, "yaml-invalid"):
+        parse_yaml(text, "file")
+    assert time.monotonic() - begin < 2
+
+
 def test_a_recursive_alias_is_refused() -> None:
     with fails(InvalidError, "yaml-invalid"):
         parse_yaml("a: &a [*a]", "file")
