@@ -96,7 +96,7 @@ def _stage(words: list[str], known: set[str], base: str | None, where: str) -> s
         _refuse(f"FROM {from_[0]}", where, f"a stage starts from scratch, an earlier stage, or {allowed}")
     name = from_[2].lower()
     if not _STAGE_NAME.fullmatch(name) or name in known:
-        _refuse(f"AS {from_[2]}", where, "the name of a stage is new and has letters, digits, dots, hyphens, underscores")
+        _refuse(f"AS {from_[2]}", where, "a stage has a new name of letters, digits, dots, hyphens, underscores")
     return name
 
 
