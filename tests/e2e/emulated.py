@@ -33,7 +33,7 @@ class Emulated:
 
 def run_emulated(first: Build, sandbox: RuncRunner) -> Emulated:
     """Run both, one after the other: an import compiles Python's bytecode, which the next one finds."""
-    return Emulated(cpu_tier(first), inside_sandbox(sandbox) if NIGHTLY else {})
+    return Emulated(cpu_tier(first), inside_sandbox(sandbox, "triton", "flashinfer", "audio") if NIGHTLY else {})
 
 
 def cpu_tier(first: Build) -> subprocess.CompletedProcess[str]:
@@ -47,9 +47,9 @@ def cpu_tier(first: Build) -> subprocess.CompletedProcess[str]:
     return builder("test", *WHAT, "--tier", "cpu", "--require", "--json", *only, store=first.store, env=alone)
 
 
-def inside_sandbox(sandbox: RuncRunner) -> dict[str, Any]:
-    """The findings of the slow parts of inside.py."""
-    command = Command(["python3", "-c", INSIDE, "triton", "flashinfer", "audio"], user=STRANGER)
+def inside_sandbox(sandbox: RuncRunner, *parts: str) -> dict[str, Any]:
+    """The findings of some parts of inside.py in the sandbox."""
+    command = Command(["python3", "-c", INSIDE, *parts], user=STRANGER)
     return findings(run(sandbox, command, timeout=2400).output)
 
 

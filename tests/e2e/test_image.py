@@ -1,9 +1,12 @@
-"""The image in a registry, pulled by docker and unpacked in a sandbox: what it holds, and its quick programs."""
+"""The image in a registry and unpacked in a sandbox: what it holds, and its quick programs.
+
+Docker pulls the small image; the nightly job has docker pull and run nemotron-omni.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -17,9 +20,9 @@ import pytest
 from builder.project import Project
 from builder.smoke.cpu.runc import RuncRunner
 from builder.smoke.cpu.runner import Command, run
-from tests.e2e.building import WHAT, Build, builder
+from tests.e2e.building import SMALL, WHAT, Build, Builds, builder
 from tests.e2e.conftest import nightly
-from tests.e2e.emulated import STRANGER, inside_docker
+from tests.e2e.emulated import NIGHTLY, STRANGER, inside_docker, inside_sandbox
 
 pytestmark = [pytest.mark.engine, pytest.mark.registry, pytest.mark.qemu, pytest.mark.slow]
 
@@ -58,11 +61,30 @@ def pushed(first: Build, registry: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def found(pushed: str) -> Iterator[dict[str, Any]]:
-    """What inside.py found in docker, for a user without an entry in passwd."""
-    subprocess.run(["docker", "pull", "--quiet", "--platform", "linux/arm64", pushed], check=True, timeout=900)
-    yield inside_docker(pushed, "metadata", "nccl", *(["vllm"] if "BUILDER_NIGHTLY" in os.environ else []))
-    subprocess.run(["docker", "image", "rm", "--force", pushed], capture_output=True, check=False)
+def found(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """What inside.py found in a container, for a user without an entry in passwd: in docker's at night."""
+    if not NIGHTLY:
+        return inside_sandbox(request.getfixturevalue("sandbox"), "metadata", "nccl")
+    with pulled(request.getfixturevalue("pushed")) as image:
+        return inside_docker(image, "metadata", "nccl", "vllm")
+
+
+@contextlib.contextmanager
+def pulled(reference: str) -> Iterator[str]:
+    """The reference, while docker has the image."""
+    subprocess.run(["docker", "pull", "--quiet", "--platform", "linux/arm64", reference], check=True, timeout=900)
+    yield reference
+    subprocess.run(["docker", "image", "rm", "--force", reference], capture_output=True, check=False)
+
+
+def test_docker_pulls_an_image_by_its_digest(builds: Builds, small: dict[str, str], registry: str) -> None:
+    done = builder("push", f"{registry}/team/small:test", *SMALL, store=builds.by_buildah.store, env=small)
+    assert done.returncode == 0, done.stderr
+    with pulled(done.stdout.strip()) as image:
+        shown = subprocess.run(["docker", "image", "inspect", image], capture_output=True, check=True).stdout
+        (found,) = json.loads(shown)
+    assert found["Architecture"] == "arm64"
+    assert found["RepoDigests"] == [f"{registry}/team/small@{builds.by_buildah.digest}"]
 
 
 def test_the_registry_has_it_under_the_same_digest(first: Build, pushed: str) -> None:
@@ -120,7 +142,7 @@ def test_vllm_imports_in_docker_for_a_user_without_home(found: dict[str, Any]) -
     assert found["vllm"] == "0.20.0"
 
 
-def test_in_docker_the_wheels_name_of_nccl_is_ours(found: dict[str, Any]) -> None:
+def test_the_wheels_name_of_nccl_is_ours(found: dict[str, Any]) -> None:
     assert found["nccl_of_the_wheel"] == ["/opt/nccl/lib/libnccl.so.2.29.7"]
     assert found["nccl_of_the_wheel_version"] == 22907
 
