@@ -24,10 +24,10 @@ from builder.oci.manifest import (
 from builder.registry.auth import Credentials
 from builder.registry.config import Endpoint, RegistriesConfig
 from builder.registry.errors import MismatchError, TransientError, mismatch
-from builder.registry.session import RegistrySession, pull, push
+from builder.registry.session import RegistrySession, pull
 from builder.registry.tags import list_tags
 from builder.registry.transport import stream, with_deadline
-from builder.registry.upload import mount_blob, upload_blob
+from builder.registry.upload import mount_blob, put_manifest, upload_blob
 from builder.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -151,35 +151,12 @@ class Registry:
 
     def put_manifest(self, target: Reference, data: bytes, media_type: str) -> Digest:
         """Write a manifest or index under the tag of `target`, else by its digest; returns the digest."""
-        return self._put(target, data, media_type)[0]
+        return put_manifest(self._session, target, data, media_type)[0]
 
     def put_artifact(self, target: Reference, data: bytes) -> tuple[Digest, bool]:
         """Write a manifest with a subject by its digest; returns it, and whether the registry supports referrers."""
-        digest, headers = self._put(target, data, OCI_MANIFEST)
+        digest, headers = put_manifest(self._session, target, data, OCI_MANIFEST)
         return digest, "OCI-Subject" in headers
-
-    def _put(self, target: Reference, data: bytes, media_type: str) -> tuple[Digest, Mapping[str, str]]:
-        digest = Digest.of(data)
-        if target.digest not in (None, digest):
-            raise PinError(f"got {digest}, expected {target.digest}", id="manifest-digest-mismatch", where=str(target))
-        endpoint = self._session.config.origin(target.registry)
-        path = f"{target.repository}/manifests/{target.tag or digest}"
-        response = self._session.send(
-            endpoint, "PUT", path, push(target.repository), headers={"Content-Type": media_type}, body=data
-        )
-        if response.status_code not in (200, 201):
-            error = self._session.error(response, endpoint, str(target))
-            raise NetworkError(error.what, id=error.id, where=error.where, cause=error.cause, next=error.next)
-        response.close()
-        stored = response.headers.get("Docker-Content-Digest", digest)
-        if stored != digest:
-            raise PinError(
-                "the registry stored another manifest",
-                id="registry-stored-other-manifest",
-                where=str(target),
-                cause=f"it answered with the digest {ascii(stored)[1:-1][:100]}, not {digest}",
-            )
-        return digest, response.headers
 
     def tags(self, ref: Reference) -> list[str]:
         """The tags of a repository, as the registry orders them."""

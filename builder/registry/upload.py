@@ -1,8 +1,8 @@
-"""Writes blobs to a registry: mounts them from another repository, or uploads them in one request."""
+"""Writes to a registry: blobs, mounted from another repository or uploaded in one request, and manifests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -82,6 +82,37 @@ def upload_blob(
         if response.status_code not in (401, 404, 416) or not budget.again():
             raise _refused(session, response, endpoint, what)
         response.close()
+
+
+def put_manifest(
+    session: RegistrySession, target: Reference, data: bytes, media_type: str
+) -> tuple[Digest, Mapping[str, str]]:
+    """Write a manifest under the tag of `target`, else by its digest; returns the digest and the answer's headers.
+
+    Raises PinError when the digest is not that of `target`, or the registry stored another manifest; NetworkError when
+    the registry refuses.
+    """
+    digest = Digest.of(data)
+    if target.digest not in (None, digest):
+        raise PinError(f"got {digest}, expected {target.digest}", id="manifest-digest-mismatch", where=str(target))
+    endpoint = session.config.origin(target.registry)
+    path = f"{target.repository}/manifests/{target.tag or digest}"
+    response = session.send(
+        endpoint, "PUT", path, push(target.repository), headers={"Content-Type": media_type}, body=data
+    )
+    if response.status_code not in (200, 201):
+        error = session.error(response, endpoint, str(target))
+        raise NetworkError(error.what, id=error.id, where=error.where, cause=error.cause, next=error.next)
+    response.close()
+    stored = response.headers.get("Docker-Content-Digest", digest)
+    if stored != digest:
+        raise PinError(
+            "the registry stored another manifest",
+            id="registry-stored-other-manifest",
+            where=str(target),
+            cause=f"it answered with the digest {ascii(stored)[1:-1][:100]}, not {digest}",
+        )
+    return digest, response.headers
 
 
 def _start(session: RegistrySession, endpoint: Endpoint, target: Reference, what: str) -> str:
