@@ -1,4 +1,4 @@
-"""The control file of a Debian package: deb-control(5), Debian Policy 5.1 and 5.6."""
+"""The control files of a Debian package, control and conffiles: deb-control(5), Debian Policy 5.1 and 5.6."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merging layers: the files that a container sees, and the entries that an upper layer covers."""
+"""Merging layers with their whiteouts: the files that a container sees, and the entries that an upper layer covers."""
 
 from __future__ import annotations
 
