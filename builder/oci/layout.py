@@ -1,4 +1,4 @@
-"""OCI image layouts: a folder that holds an image, as skopeo, buildah, podman and crane read it; written under a lock."""
+"""OCI image layouts: folders that hold images, as skopeo, podman and crane read them; written to under a lock."""
 
 from __future__ import annotations
 
