@@ -16,7 +16,7 @@ _DEFINE = struct.Struct("<HHHHIII")
 _DYNAMIC, _VERDEF, _VERNEED = 6, 0x6FFFFFFD, 0x6FFFFFFE
 _DT_NEEDED, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 14, 15, 29
 
-_MOST_NAMES, _MOST_FOLDERS = 4096, 256
+_MOST_NAMES, _MOST_FOLDERS, _MOST_TEXT = 4096, 256, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def read_dynamic(read: Read, found: list[Section] | None = None) -> Dynamic:
     """The dynamic section of an ELF file. found: the sections, when they are known. Raises ValueError."""
     rows = sections(read) if found is None else found
     words: dict[int, list[str]] = {}
-    versions: dict[str, frozenset[str]] = {}
+    versions: dict[str, set[str]] = {}
     provides: set[str] = set()
     tables = [row for row in rows if row.kind in (_DYNAMIC, _VERNEED, _VERDEF) and row.size]
     if len({row.kind for row in tables}) < len(tables):
@@ -56,7 +56,7 @@ def read_dynamic(read: Read, found: list[Section] | None = None) -> Dynamic:
                     words.setdefault(tag, []).append(text_at(texts, value))
             elif row.kind == _VERNEED:
                 for library, names in _needs(data, texts, row.info):
-                    versions[library] = versions.get(library, frozenset()) | names
+                    versions.setdefault(library, set()).update(names)
             else:
                 provides.update(_defines(data, texts, row.info))
         except struct.error as error:
@@ -67,7 +67,19 @@ def read_dynamic(read: Read, found: list[Section] | None = None) -> Dynamic:
     rpath = () if runpath else _split(words.get(_DT_RPATH, []))
     soname = words.get(_DT_SONAME, [""])[0]
     needed = tuple(words.get(_DT_NEEDED, []))
-    return Dynamic(machine_name(machine), soname, needed, rpath, runpath, versions, frozenset(provides))
+    listed = [
+        soname,
+        *needed,
+        *rpath,
+        *runpath,
+        *versions,
+        *provides,
+        *(name for each in versions.values() for name in each),
+    ]
+    if sum(map(len, listed)) > _MOST_TEXT or len(listed) > _MOST_NAMES:
+        raise ValueError(f"damaged ELF file: more than {_MOST_NAMES} names, or {_MOST_TEXT} characters in them")
+    needs = {library: frozenset(wanted) for library, wanted in versions.items()}
+    return Dynamic(machine_name(machine), soname, needed, rpath, runpath, needs, frozenset(provides))
 
 
 def _tags(data: bytes) -> Iterator[tuple[int, int]]:
@@ -86,14 +98,14 @@ def _needs(data: bytes, texts: bytes, count: int) -> Iterator[tuple[str, frozens
     place = 0
     # Entries may overlap: without a bound, few bytes make a loop of years.
     left = len(data) // _NEED_NAME.size
-    for _ in range(count):
+    for _ in range(_few(count)):
         _, names, file, first, following = _NEED.unpack_from(data, place)
         found = set()
         at = place + first
         left -= names + 1
         if left < -1:
             raise ValueError("damaged ELF file: its needed versions overlap")
-        for _ in range(names):
+        for _ in range(_few(names)):
             _, _, _, name, step = _NEED_NAME.unpack_from(data, at)
             found.add(text_at(texts, name))
             at += step
@@ -105,7 +117,7 @@ def _needs(data: bytes, texts: bytes, count: int) -> Iterator[tuple[str, frozens
 
 def _defines(data: bytes, texts: bytes, count: int) -> Iterator[str]:
     place = 0
-    for _ in range(min(count, len(data) // _DEFINE.size)):
+    for _ in range(min(_few(count), len(data) // _DEFINE.size)):
         *_, first, following = _DEFINE.unpack_from(data, place)
         # The first name is the version itself, the others are its ancestors.
         (name,) = struct.unpack_from("<I", data, place + first)
@@ -113,6 +125,12 @@ def _defines(data: bytes, texts: bytes, count: int) -> Iterator[str]:
         if not following:
             return
         place += following
+
+
+def _few(count: int) -> int:
+    if count > _MOST_NAMES:
+        raise ValueError(f"damaged ELF file: {count} versions")
+    return count
 
 
 def _split(paths: list[str]) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ MOST_OF_ONE = 128 << 20
 MOST_OF_ALL = 512 << 20
 """Bytes of all files of an image together."""
 _RECOUNT = 16 << 20
+_LEAST = 4096
+"""Bytes that a file counts for at least."""
 
 
 class KeptFiles:
@@ -30,9 +32,11 @@ class KeptFiles:
         """
         if size > MOST_OF_ONE:
             return False
+        # An empty file takes space and time, too.
+        size = max(size, _LEAST)
         if self._uncounted == 0 or self._uncounted + size > _RECOUNT:
             with os.scandir(self._folder) as entries:
-                self._total, self._uncounted = sum(entry.stat().st_size for entry in entries), 0
+                self._total, self._uncounted = sum(max(entry.stat().st_size, _LEAST) for entry in entries), 0
         if self._total + self._uncounted + size > MOST_OF_ALL:
             return False
         self._uncounted += size

@@ -26,9 +26,11 @@ def merge(layers: Iterable[LayerIndex], covered: list[Covered] | None = None) ->
     """
     merged: dict[str, Entry] = {}
     for layer in layers:
+        seen = {""}
         for path in (*layer.removed, *layer.opaque):
             folder = path if path in layer.opaque else path.rpartition("/")[0]
-            while folder and folder not in layer.entries:
+            while folder not in seen and folder not in layer.entries:
+                seen.add(folder)
                 _check_folder(merged, folder, layer)
                 folder = folder.rpartition("/")[0]
         _drop(merged, layer.removed, layer.opaque)

@@ -22,6 +22,8 @@ from builder.smoke.image.opened import LayerBlob, OpenedImage
 from builder.smoke.image.scan import ScanOptions
 
 _WILDCARD = frozenset("*?[")
+_MOST_PASSES = 16
+"""Files that are read although no check named them; each needs a second pass over its layer."""
 _STEP = 200
 _MOST_WORK = 2_000_000_000
 """Characters of paths that are looked at while links are followed; one step counts as _STEP. The most takes seconds."""
@@ -50,6 +52,7 @@ class ImageTree:
     covered: list[Covered]
     folder: Path
     _work: int = 0
+    _passes: int = 0
 
     @classmethod
     def of_image(
@@ -167,6 +170,9 @@ class ImageTree:
         if entry.source not in layer.kept:
             if not KeptFiles(self.folder).admits(entry.size):
                 raise PathNotFound(path, f" as a file that is small enough to be read: it has {entry.size} bytes")
+            self._passes += 1
+            if self._passes > _MOST_PASSES:
+                raise PathNotFound(path, f" as a file that is read: links lead to more than {_MOST_PASSES} others")
             again = index_layer(layer.blob, layer.number, re.compile(re.escape(entry.source) + r"\Z"), self.folder)
             layer.kept.update(again.kept)
         return layer.kept[entry.source].open("rb")

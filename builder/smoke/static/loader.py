@@ -48,7 +48,7 @@ class Loader:
 
         Raises PathNotFound when no rule finds one.
         """
-        for path in self.env.get("LD_PRELOAD", "").replace(":", " ").split():
+        for path in self.env.get("LD_PRELOAD", "").replace(":", " ").split(None, _MOST_FOLDERS)[:_MOST_FOLDERS]:
             # A preloaded object with that name is already in memory.
             if path.rpartition("/")[2] == name and (found := self._at(path, "LD_PRELOAD")):
                 return found
@@ -121,7 +121,7 @@ class Loader:
             line = line.partition("#")[0].strip()
             if line.startswith("include"):
                 for pattern in line.split()[1:]:
-                    if pattern in seen:
+                    if pattern in seen or len(seen) > _MOST_FILES:
                         continue
                     seen.add(pattern)
                     absolute = pattern if pattern.startswith("/") else f"{path.rpartition('/')[0]}/{pattern}"

@@ -141,11 +141,13 @@ def mapped(context: Context) -> str:
 def _gaps(context: Context, loader: Loader, root: str, seen: set[str]) -> Iterator[str]:
     """What is wrong with the libraries that a file needs. seen: those in memory, which it adds to."""
     todo: list[tuple[str, tuple[str, ...]]] = [(root, ())]
+    names = set(map(posixpath.basename, seen))
     while todo:
         by, parents = todo.pop()
         if by in seen:
             continue
         seen.add(by)
+        names.add(posixpath.basename(by))
         try:
             needed = loader.dynamic(by).needed
         except ValueError:
@@ -155,8 +157,7 @@ def _gaps(context: Context, loader: Loader, root: str, seen: set[str]) -> Iterat
             try:
                 found = loader.find(name, by, parents)
             except PathNotFound as error:
-                in_memory = any(posixpath.basename(path) == name for path in seen)
-                if in_memory or name in _DRIVER or not context.is_ours(context.tree.stat(by).layer):
+                if name in names or name in _DRIVER or not context.is_ours(context.tree.stat(by).layer):
                     continue
                 if context.tree.absent:
                     raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import io
 import posixpath
 from collections import defaultdict
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from builder.smoke.static.python import installed, normal
 
 _RECORDS = ("*-packages/*.dist-info/RECORD",)
 _METADATA = ("*-packages/*.dist-info/METADATA",)
+_MOST_RECORD, _MOST_ROWS = 8 << 20, 400_000
+"""Bytes of one RECORD (the longest of a known wheel has 2 MB), and lines of all RECORD files of an image."""
 _STARTS = ("sitecustomize.py", "usercustomize.py")
 
 
@@ -60,6 +63,7 @@ def _read_records(context: Context) -> _Stated:
     """
     found: dict[tuple[str, int], set[tuple[bytes, str]]] = defaultdict(set)
     bad = []
+    left = _MOST_ROWS
     for folder, name, version, layer in installed(context):
         path = f"{folder}/{name}-{version}.dist-info/RECORD"
         if layer == 0 or not context.is_ours(layer):
@@ -67,8 +71,12 @@ def _read_records(context: Context) -> _Stated:
         if context.tree.get(path) is None:
             bad.append(f"/{path} does not exist")
             continue
+        text = context.tree.read(path, _MOST_RECORD + 1).decode("utf-8", "surrogateescape")
+        left -= text.count("\n")
+        if len(text) > _MOST_RECORD or left < 0:
+            raise CheckFailed(f"/{path} is too long: {_MOST_RECORD} bytes, and {_MOST_ROWS} lines of all, are read")
         try:
-            rows = list(csv.reader(context.tree.read(path, 64 << 20).decode("utf-8", "surrogateescape").splitlines()))
+            rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
         except csv.Error as error:
             bad.append(f"/{path}: {error}")
             continue
