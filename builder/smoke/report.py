@@ -122,6 +122,6 @@ class Report:
         console = Console(file=out, width=width, force_terminal=color, no_color=not color)
         console.print(table)
         for note in self.notes:
-            console.print(Text(note))
+            console.print(Text(printable(note)))
         console.print(Text(self.summary()))
         return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"

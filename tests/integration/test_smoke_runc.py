@@ -91,7 +91,7 @@ def test_users(here: RuncRunner) -> None:
     assert say(here, "id -u; id -g; echo $HOME", user="u").split() == ["1234", "5678", "/srv/u"]
     assert say(here, "id -u; id -g", user="99").split() == ["99", "0"]
     assert run(here, Command(["touch", "/usr/x"], user="1000"), 30).code == 1
-    for user in ("somebody", "70000", "-1", "1000:70000"):
+    for user in ("somebody", "70000", "-1", "1000:70000", "9" * 5000):
         with pytest.raises(CheckNotRun, match="has no user"):
             here.start(Command(["id"], user=user))
 

@@ -145,7 +145,9 @@ def _user(root: Path, user: str) -> tuple[int, int, str]:
     rows = (line.split(":") for line in _passwd(root).splitlines())
     row = next((row for row in rows if len(row) >= 6 and name in (row[0], row[2])), None)
     number, number_group, home = (row[2], group or row[3], row[5]) if row else (name, group or "0", "/")
-    if not all(text.isascii() and text.isdigit() and int(text) < IDS for text in (number, number_group)):
+    if not all(
+        text.isascii() and text.isdigit() and len(text) < 20 and int(text) < IDS for text in (number, number_group)
+    ):
         raise CheckNotRun(f"the image has no user {user!r} with ids below {IDS}")
     return int(number), int(number_group), home
 

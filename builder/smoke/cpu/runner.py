@@ -16,7 +16,8 @@ from typing import IO, Protocol
 TAIL = 100_000
 """Bytes of a command's output that are kept."""
 
-_LINE = 1 << 16
+_LINE = 1 << 19
+"""Bytes of a line; a check's output of 50,000 bytes takes 300,000 when it is escaped."""
 _LAST_WORDS = 5.0
 """Seconds that standard error may take to end after the process."""
 _QUEUED = 100

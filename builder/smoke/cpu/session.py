@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -55,28 +54,36 @@ class Session:
         results: list[Result] = []
         noise = Tail()
         begun = time.monotonic()
+        running = False
         deadline = begun + _START + executions[0].timeout
 
         def line(data: bytes) -> None:
-            nonlocal begun, deadline
+            nonlocal begun, deadline, running
             text = data.decode(errors="replace")
-            if not text.startswith(mark):
+            what, _, escaped = text.removeprefix(mark).rstrip("\n").partition(" ")
+            # The interpreter is the image's: it may print anything at any time.
+            if not text.startswith(mark) or what not in (("pass", "fail") if running else ("begin",)):
                 noise.add(data)
                 return
-            event = ast.literal_eval(text[len(mark) :])
+            if len(results) == len(executions):
+                return
+            running = not running
             current = executions[len(results)]
-            if "begin" in event:
+            if running:
                 self._progress(current.check.id)
                 begun = time.monotonic()
                 deadline = begun + current.timeout
-            else:
-                self._log(current, event["output"])
-                status = 0 if event["ok"] else 1
-                results.append(_judged(current, current.judge, status, event["output"], event["seconds"]))
-                deadline = time.monotonic() + _START
+                return
+            try:
+                output = escaped.encode("ascii", "replace").decode("unicode_escape")
+            except UnicodeDecodeError:
+                output = escaped
+            self._log(current, output)
+            results.append(_judged(current, current.judge, int(what == "fail"), output, time.monotonic() - begun))
+            deadline = time.monotonic() + _START
 
         first = executions[0]
-        program = ascii([(each.check.id, each.code) for each in executions])
+        program = ascii([each.code for each in executions])
         env = {**self._env, **dict(first.env)}
         command = Command([first.python, "-c", PROGRAM, mark, program], env, first.user)
         code = follow(self._runner.start(command), line, lambda: deadline)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -129,7 +130,9 @@ def nccl_tests(output: str) -> str:
 
 def _number(value: Any) -> float:
     """A float; NaN, which is below no limit, for a missing value or text."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    with contextlib.suppress(OverflowError):
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    return math.nan
 
 
 def _largest(values: Sequence[Any]) -> float:

@@ -162,7 +162,7 @@ def _run(bound: Bound, subject: Machine | Serving, progress: Progress) -> Result
     def run() -> str | CheckPassed:
         try:
             return function(subject)
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
             # A server or probe answered in another form than expected: that must not pass.
             raise CheckFailed(f"the answer cannot be read: {type(error).__name__}: {error}") from error
 

@@ -372,3 +372,34 @@ def test_non_root_runs_as_an_unknown_user(tmp_path: Path) -> None:
 def test_media_checks_have_code_that_compiles() -> None:
     for kind in ("audio-decodes", "video-decodes", "non-root"):
         assert compile(execution_of(check("a", kind)).code, kind, "exec").co_names
+
+
+FORGED = {
+    "no literal": "print(mark + 'junk (((')",
+    "an end without a begin": "print(mark + 'pass '); print(mark + 'pass ')",
+    "more checks than there are": "[print(mark + what) for what in ('begin', 'pass ') * 3]",
+    "wrong escapes": "print(mark + 'begin'); print(mark + 'fail \\\\x')",
+    "begins without end": "[(print(mark + 'begin', flush=True), time.sleep(0.1)) for _ in range(300)]",
+}
+
+
+@pytest.mark.parametrize("text", FORGED.values(), ids=FORGED)
+def test_an_interpreter_that_prints_anything_gets_results_in_time(tmp_path: Path, text: str) -> None:
+    """It is the image's, and knows the mark of the lines."""
+
+    class Hostile(LocalRunner):
+        def start(self, command: Command) -> subprocess.Popen[bytes]:
+            code = f"import sys, time\nmark = sys.argv[1]\n{text}"
+            return super().start(Command([sys.executable, "-c", code, *command.argv[3:]], command.env))
+
+    start = time.monotonic()
+    checks = [check(name, "python", code="pass", timeout=2.0) for name in ("one", "two")]
+    report = go(tmp_path, *checks, runner=Hostile(), progress=print)
+    assert len(states(report)) == 2
+    assert time.monotonic() - start < 20
+
+
+def test_the_longest_output_of_a_check_is_one_line(tmp_path: Path) -> None:
+    code = "import sys; sys.stdout.buffer.write(b'\\xff' * 60000 + '\\U0001f600 end'.encode())"
+    (result, *_) = go(tmp_path, check("bytes", "python", code=code, matches="\U0001f600 end$")).results
+    assert (result.status, result.message) == ("pass", "\U0001f600 end")

@@ -192,3 +192,8 @@ class TestRead:
     def test_invalid_output_fails(self, done: CompletedContainer, expected: str) -> None:
         with pytest.raises(CheckFailed, match=expected):
             read(done, 5)
+
+
+@pytest.mark.parametrize("error", [10**400, -(10**400)])
+def test_a_number_that_is_too_large_for_a_float_is_no_number(error: int) -> None:
+    assert math.isnan(judge._number(error))
