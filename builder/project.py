@@ -23,10 +23,9 @@ from builder.model.layer import Layer
 from builder.model.lock import LockSection
 from builder.model.lockfile import load_section
 from builder.model.recipe import Profile, Recipe
-from builder.model.textfile import check_name, read_text, unreadable
+from builder.model.textfile import check_name, not_regular, read_folder, read_text, unreadable
 from builder.model.variant import extended
 from builder.model.yamlfile import build, load, parse_yaml
-from builder.text import is_plain_line
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -152,7 +151,7 @@ class Project:
 
     def _layer(self, name: str) -> LayerSource:
         path = self._definition("layer", f"dockerfiles/layers/{name}/layer.yaml", name, self.layer_names)
-        return LayerSource(_load(path, Layer, name), _files(path.parent), path.parent)
+        return LayerSource(_load(path, Layer, name), read_folder(path.parent), path.parent)
 
     def has_section(self, name: str) -> bool:
         """Whether the lock has this section."""
@@ -217,7 +216,7 @@ class Project:
             except OSError as error:
                 raise unreadable(path, error) from None
             if exists:
-                raise _not_regular(path, "a folder, a pipe, or a broken link")
+                raise not_regular(path, "a folder, a pipe, or a broken link")
         return None
 
     def _names(self, folder: str, pattern: str) -> list[str]:
@@ -239,31 +238,6 @@ def _load(path: Path, model: type[M], name: str) -> M:
     definition = load(path, model)
     check_name(getattr(definition, "name", ""), name, str(path))
     return definition
-
-
-def _files(folder: Path) -> dict[str, bytes]:
-    """The files of a layer's folder except layer.yaml, by relative path. Raises InvalidError.
-
-    Links are refused: the files go into build contexts, and a link could put any file of this machine there.
-    """
-    files = {}
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if name == "layer.yaml" or path.name.startswith(".#") or (path.is_dir() and not path.is_symlink()):
-            continue
-        if path.is_symlink() or not path.is_file():
-            raise _not_regular(path, "a layer's folder holds regular files and folders only")
-        if not is_plain_line(name):
-            raise InvalidError(f"{name!a} is not a valid file name", id="layer-file-name-invalid", where=str(folder))
-        try:
-            files[name] = path.read_bytes()
-        except OSError as error:
-            raise unreadable(path, error) from error
-    return files
-
-
-def _not_regular(path: Path, cause: str) -> InvalidError:
-    return InvalidError("is not a regular file", id="file-not-regular", where=str(path), cause=cause)
 
 
 def _is_name(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Reads text files of a project as UTF-8 with a size limit; the errors that these files share."""
+"""Reads files of a project with limits: texts in UTF-8, and the folder of a layer; the errors that they share."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import errno
 from pathlib import Path
 
 from builder.errors import InvalidError
-from builder.regular import read_regular
+from builder.regular import NotRegularError, read_regular
+from builder.text import is_plain_line
 
 _MAX_BYTES = 32 << 20
+_MOST_FILES = 1000
+_MOST_BYTES = 64 << 20
+"""Limits of a layer's folder, whose files are in memory."""
 
 
 def read_text(path: Path) -> str:
@@ -20,6 +24,61 @@ def read_text(path: Path) -> str:
             raise InvalidError(f"larger than {_MAX_BYTES >> 20} MB", id="file-too-large", where=str(path)) from None
         raise unreadable(path, error) from error
     return decode(data, str(path)).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_folder(folder: Path) -> dict[str, bytes]:
+    """The files of a layer's folder except layer.yaml, by relative path. Raises InvalidError.
+
+    Links are refused: the files go into build contexts, and a link could put any file of this machine there.
+    """
+    files: dict[str, bytes] = {}
+    left = _MOST_BYTES
+    for path in _paths(folder):
+        name = path.relative_to(folder).as_posix()
+        if name == "layer.yaml" or path.name.startswith(".#"):
+            continue
+        if not is_plain_line(name):
+            raise InvalidError(f"{name!a} is not a valid file name", id="layer-file-name-invalid", where=str(folder))
+        try:
+            files[name] = read_regular(path, left)
+        except NotRegularError:
+            raise not_regular(path, "a layer's folder holds regular files and folders only") from None
+        except OSError as error:
+            if error.errno == errno.EFBIG:
+                raise _too_large(folder) from None
+            raise unreadable(path, error) from error
+        left -= len(files[name])
+    return files
+
+
+def _paths(folder: Path) -> list[Path]:
+    """What is in a folder and the folders below it, except these folders, sorted. Raises InvalidError."""
+    found: list[Path] = []
+    pending = [folder]
+    while pending:
+        here = pending.pop()
+        try:
+            for path in here.iterdir():
+                (pending if path.is_dir() and not path.is_symlink() else found).append(path)
+                if len(found) + len(pending) > _MOST_FILES:
+                    raise _too_large(folder)
+        except OSError as error:
+            raise unreadable(here, error) from error
+    return sorted(found)
+
+
+def _too_large(folder: Path) -> InvalidError:
+    return InvalidError(
+        f"holds more than {_MOST_FILES} files or {_MOST_BYTES >> 20} MB",
+        id="layer-folder-too-large",
+        where=str(folder),
+        cause="large files are inputs, which the lock holds by their hash",
+    )
+
+
+def not_regular(path: Path, cause: str) -> InvalidError:
+    """The error for a link, a folder, a pipe or a device where a file is expected."""
+    return InvalidError("is not a regular file", id="file-not-regular", where=str(path), cause=cause)
 
 
 def decode(data: bytes, where: str) -> str:

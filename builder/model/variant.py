@@ -15,6 +15,7 @@ from builder.model.recipe import Profile, Recipe
 
 _WHOLE = ("flags", "env", "rules")
 _OWN = ("name", "title", "extends", "speed")
+_MOST_EXTENDED = 20
 DEFAULT = "default"
 
 
@@ -48,6 +49,12 @@ def extended(name: str, read: Callable[[str], Mapping[str, Any]], seen: tuple[st
         raise InvalidError(
             f"recipe {name!r} extends {parent!r}, which extends it in turn",
             id="recipe-extends-itself",
+            where=f"recipes/{name}.yaml",
+        )
+    if len(seen) > _MOST_EXTENDED:
+        raise InvalidError(
+            f"more than {_MOST_EXTENDED} recipes extend each other",
+            id="recipe-extends-too-deep",
             where=f"recipes/{name}.yaml",
         )
     below = {k: v for k, v in extended(parent, read, (*seen, name)).items() if k not in _OWN}

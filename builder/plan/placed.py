@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from builder.errors import InvalidError
 from builder.model.layer import PlacedFile
 from builder.model.textfile import decode
-from builder.plan.template import Quoted, is_line, sh
+from builder.plan.template import Quoted, sh
 from builder.plan.use import Scope
 from builder.project import LayerSource
+from builder.text import HIDDEN
 from builder.unpack.entry import UnpackError, clean_path
+
+_HIDDEN = re.compile(rf"[\t\n\ufeff{HIDDEN}]")
 
 
 def placed_files(items: Sequence[PlacedFile], scope: Scope, source: LayerSource) -> list[dict[str, Any]]:
@@ -64,6 +68,6 @@ def run_instruction(entries: Sequence[Mapping[str, Any]], root: str) -> Quoted:
 def _format(text: str) -> str:
     """A format for printf that prints exactly this text."""
     escaped = text.replace("\\", "\\\\").replace("%", "%%")
-    escaped = "".join(c if is_line(c) else f"\\{ord(c):03o}" for c in escaped)
+    escaped = _HIDDEN.sub(lambda found: "".join(f"\\{byte:03o}" for byte in found[0].encode()), escaped)
     # printf would read a format that begins with a dash as an option.
     return f"\\055{escaped[1:]}" if escaped.startswith("-") else escaped

@@ -22,6 +22,7 @@ from jinja2 import nodes
 
 from builder.errors import InvalidError
 from builder.model.layer import PLACEHOLDER
+from builder.text import printable
 
 _SAFE = re.compile(r"[A-Za-z0-9._:/@+=-]*")
 
@@ -39,8 +40,13 @@ _TESTS = ("none", "defined")
 _DEEPEST = 2
 """Levels of nested loops."""
 
-_LONGEST = 1 << 20
+_LONGEST_TEMPLATE, _LONGEST = 1 << 17, 1 << 20
 """Characters of a template, and of what it renders to."""
+
+_MOST_WORK = 300_000
+"""The steps that a template may take; they take a few seconds."""
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class Quoted(str):
@@ -77,7 +83,7 @@ def word(value: object) -> Quoted:
 
 def is_line(text: str) -> bool:
     """Whether the text has no control characters, which no Dockerfile can hold inside a value."""
-    return not any(ord(character) < 0x20 or ord(character) == 0x7F for character in text)
+    return not _CONTROL.search(text)
 
 
 def inherited(name: object) -> Quoted:
@@ -105,6 +111,13 @@ def _finalize(value: Any) -> Any:
     return text
 
 
+def _listed(value: Any) -> Any:
+    """What a loop goes over."""
+    if not isinstance(value, list | tuple):
+        raise TypeError(f"a loop goes over a list, not over {value!r}")
+    return value
+
+
 class _Environment(jinja2.Environment):
     """Jinja for Dockerfiles: `a.b` is the item b of the mapping a, never an attribute of an object."""
 
@@ -118,18 +131,19 @@ _dockerfiles = _Environment(
     undefined=jinja2.StrictUndefined, finalize=_finalize, keep_trailing_newline=True, autoescape=False
 )
 _FILTERS = {"sh": sh, "dockerfile": dockerfile, "exec_form": exec_form, "word": word, "inherited": inherited}
-_dockerfiles.filters = _FILTERS
+_dockerfiles.filters = {**_FILTERS, "list": _listed}
 _dockerfiles.globals.clear()
 
 
 def render_dockerfile(text: str, values: Mapping[str, Any], where: str) -> str:
     """A Dockerfile template with these values. Raises InvalidError."""
     try:
-        if len(text) > _LONGEST:
-            raise jinja2.TemplateError(f"the template is longer than {_LONGEST} characters")
+        if len(text) > _LONGEST_TEMPLATE:
+            raise jinja2.TemplateError(f"the template is longer than {_LONGEST_TEMPLATE} characters")
         parsed = _dockerfiles.parse(text)
         functions = {name for name, value in values.items() if callable(value)}
         _require_plain(parsed, functions)
+        _require_bounded(parsed, values)
         parts: list[str] = []
         length = 0
         for part in _dockerfiles.from_string(parsed).generate(**values):
@@ -137,7 +151,10 @@ def render_dockerfile(text: str, values: Mapping[str, Any], where: str) -> str:
             length += len(part)
             if length > _LONGEST:
                 raise jinja2.TemplateError(f"the result is longer than {_LONGEST} characters")
-        return "".join(parts)
+        text = "".join(parts)
+        if printable(text) != text:
+            raise jinja2.TemplateError("the result has hidden characters, which a terminal or editor does not show")
+        return text
     except InvalidError as error:
         raise error.replaced(where=where) from error
     except _BROKEN as error:
@@ -183,6 +200,30 @@ def _require_plain(template: nodes.Template, functions: set[str]) -> None:
         if problem:
             raise jinja2.TemplateSyntaxError(problem, node.lineno)
         pending += [(child, depth) for child in node.iter_child_nodes()]
+
+
+def _require_bounded(template: nodes.Template, values: Mapping[str, Any]) -> None:
+    """Raises TemplateError when rendering could take long: each step of a loop runs its whole body, and each filter and
+    function may read all values. Makes loops refuse anything but lists."""
+    longest, size = _longest(values), 1 + len(repr(values)) // 1000
+    work = 0
+    pending: list[tuple[nodes.Node, int]] = [(template, 1)]
+    while pending:
+        node, times = pending.pop()
+        work += times * (size if isinstance(node, nodes.Filter | nodes.Call) else 1)
+        if isinstance(node, nodes.For):
+            times *= longest
+        pending += [(child, times) for child in node.iter_child_nodes()]
+        if isinstance(node, nodes.For):
+            node.iter = nodes.Filter(node.iter, "list", [], [], None, None, lineno=node.lineno)
+    if work > _MOST_WORK:
+        raise jinja2.TemplateError("the template has too many steps for the lists and texts that it reads")
+
+
+def _longest(value: Any) -> int:
+    """The length of the longest list in a value."""
+    inside = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return max([len(inside) if isinstance(value, list | tuple) else 1, *map(_longest, inside)])
 
 
 def _names(assignment: nodes.Assign, ctx: str) -> set[str]:
