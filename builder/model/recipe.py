@@ -79,8 +79,8 @@ def _visible(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 FlagValue = Scalar | None | Annotated[dict[str, JsonValue], AfterValidator(_visible)] | tuple[Scalar, ...]
-_MOST_FLAGS = 500
-"""vLLM has fewer options than that."""
+_MOST_FLAGS = 200
+"""Each is compared with all options of vLLM when it is unknown."""
 
 
 class Serve(Strict):

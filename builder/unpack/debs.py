@@ -20,6 +20,8 @@ MERGED = ("bin", "sbin", "lib", "lib64")
 """Top-level folders that are links into /usr; packages of bookworm still put files through them."""
 _LONGEST_TEXT = 1 << 20
 """bytes of a control file."""
+_LARGEST_CONTROL = 32 << 20
+"""bytes of the archive of all control files, compressed."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ def _unpack_package(path: Path, label: str, spool: Spool) -> tuple[list[Entry], 
             if (name.startswith("control.tar") and control) or (name.startswith("data.tar") and entries is not None):
                 raise UnpackError(f"{label}: it has two members {name}", id="deb-invalid")
             if name.startswith("control.tar"):
+                if size > _LARGEST_CONTROL:
+                    raise UnpackError(f"{label}: {name} has {size} bytes", id="deb-control-invalid")
                 control, conffiles = _control(_decompressed(io.BytesIO(file.read(size)), name, label), label)
             elif name.startswith("data.tar"):
                 with _decompressed(_Window(file, size), name, label) as stream:

@@ -20,6 +20,8 @@ from pathlib import Path
 from .entry import CHUNK, Entry, UnpackError, clean_path, damaged, from_bytes
 
 INSTALLER = b"builder\n"
+_LARGEST = 32 << 20
+"""Bytes of a script or of a file of metadata."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def _install(archive: zipfile.ZipFile, label: str, scheme: Scheme) -> list[Entry
             continue
         target, script = _target(info.filename, scheme, label)
         if script:
-            data = _shebang(archive.read(info), scheme)
+            data = _shebang(_small(archive, info, label), scheme)
             add_made(from_bytes(target, data, 0o755, label), data)
         else:
             entry = _member(archive, info, target, label)
@@ -118,9 +120,16 @@ def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo, label: str) -> Iterat
             yield chunk
 
 
+def _small(archive: zipfile.ZipFile, info: zipfile.ZipInfo, label: str) -> bytes:
+    """The content of a member that is read in one piece."""
+    if info.file_size > _LARGEST:
+        raise UnpackError(f"{label}: {info.filename} has more than {_LARGEST >> 20} MB", id="wheel-member-too-large")
+    return archive.read(info)
+
+
 def _recorded(archive: zipfile.ZipFile, info_dir: str, label: str) -> dict[str, str]:
     try:
-        text = archive.read(f"{info_dir}/RECORD").decode("utf-8")
+        text = _small(archive, archive.getinfo(f"{info_dir}/RECORD"), label).decode("utf-8")
     except KeyError:
         raise UnpackError(f"{label}: no RECORD", id="wheel-record-missing") from None
     return {row[0]: row[1] for row in csv.reader(io.StringIO(text)) if len(row) >= 3}
@@ -153,7 +162,7 @@ def _shebang(data: bytes, scheme: Scheme) -> bytes:
 
 def _entry_points(archive: zipfile.ZipFile, info_dir: str, label: str) -> list[tuple[str, str]]:
     try:
-        text = archive.read(f"{info_dir}/entry_points.txt").decode("utf-8")
+        text = _small(archive, archive.getinfo(f"{info_dir}/entry_points.txt"), label).decode("utf-8")
     except KeyError:
         return []
     parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, strict=False)

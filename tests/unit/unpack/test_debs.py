@@ -248,6 +248,8 @@ def test_a_package_has_one_reading(unpacked: Unpack) -> None:
     ):
         with fails(UnpackError, "deb-invalid"):
             unpacked(ar({"debian-binary": b"2.0\n", **members}))
+    with fails(UnpackError, "deb-control-invalid"):
+        unpacked(ar({"debian-binary": b"2.0\n", "control.tar": bytes(33 << 20)}))
     twice = tar([("./control", CONTROL), ("control", CONTROL)])
     with fails(UnpackError, "deb-control-invalid"):
         unpacked(ar({"control.tar": twice, "data.tar": data}))

@@ -227,6 +227,16 @@ def test_a_damaged_or_malicious_wheel_is_named(installed: Install, data: bytes) 
     assert str(caught.value).startswith("tool.whl")
 
 
+@pytest.mark.parametrize(
+    "name", ["tool-1.0.dist-info/RECORD", "tool-1.0.dist-info/entry_points.txt", "{data}/scripts/x"]
+)
+def test_a_member_that_grows_in_memory_is_refused(installed: Install, name: str) -> None:
+    large = bytes(33 << 20)
+    data = wheel("tool", {}, record=large) if name.endswith("RECORD") else wheel("tool", {name: large})
+    with fails(UnpackError, "wheel-member-too-large"):
+        installed(data)
+
+
 def test_an_encrypted_or_exotic_member_is_named(installed: Install) -> None:
     flagged = bytearray(BIG)
     for start in (BIG.index(b"PK\x03\x04") + 6, BIG.index(b"PK\x01\x02") + 8):
