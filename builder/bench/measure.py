@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from builder.bench.stream import lines, session, text
 from builder.errors import NetworkError, UsageError
 
 if TYPE_CHECKING:
@@ -92,13 +93,11 @@ class Server:
     def __init__(
         self, url: str, *, model: str | None = None, key: str | None = None, think: bool | None = None
     ) -> None:
-        import requests
-
         base = url.rstrip("/")
         if not _is_url(base):
             raise UsageError(f"{url!r} is not a URL", id="bench-url-invalid", next="--url http://localhost:8000")
         self.url = base if base.endswith("/v1") else f"{base}/v1"
-        self.session = requests.Session()
+        self.session = session()
         if key:
             self.session.headers["Authorization"] = f"Bearer {key}"
         self.think = think
@@ -108,14 +107,14 @@ class Server:
         import requests
 
         try:
-            answer = self.session.get(f"{self.url}/models", timeout=30)
+            answer = self.session.get(f"{self.url}/models", timeout=30, stream=True, allow_redirects=False)
         except requests.RequestException as error:
             raise self._unreachable(error) from error
         try:
             if answer.status_code != 200:
                 raise self._refused(answer)
-            return str(answer.json()["data"][0]["id"])
-        except (requests.RequestException, ValueError, LookupError, TypeError) as error:
+            return str(json.loads(text(answer, 30))["data"][0]["id"])
+        except (requests.RequestException, ValueError, LookupError, TypeError, RecursionError) as error:
             raise NetworkError(
                 "the server does not return the name of its model",
                 id="bench-model-unknown",
@@ -135,19 +134,19 @@ class Server:
 
     def _refused(self, answer: requests.Response) -> NetworkError:
         nexts = {401: "set VLLM_API_KEY to the server's key", 404: f"--model, as in {self.url}/models"}
-        text = " ".join(answer.text[:300].split())
+        said = " ".join(text(answer, 30)[:300].split())
         what = f"the server answered {answer.status_code}"
         return NetworkError(
-            what, id="bench-request-refused", where=self.url, cause=text, next=nexts.get(answer.status_code, "")
+            what, id="bench-request-refused", where=self.url, cause=said, next=nexts.get(answer.status_code, "")
         )
 
-    def ask(self, text: str, tokens: int, clock: Callable[[], float] = time.perf_counter) -> Sample:
+    def ask(self, question: str, tokens: int, clock: Callable[[], float] = time.perf_counter) -> Sample:
         """One streamed request. Raises NetworkError."""
         import requests
 
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": [{"role": "user", "content": text}],
+            "messages": [{"role": "user", "content": question}],
             "max_tokens": tokens,
             "temperature": 0,
             "stream": True,
@@ -158,7 +157,9 @@ class Server:
             body["chat_template_kwargs"] = {"enable_thinking": self.think}
         begin = clock()
         try:
-            with self.session.post(f"{self.url}/chat/completions", json=body, stream=True, timeout=TIMEOUT) as answer:
+            with self.session.post(
+                f"{self.url}/chat/completions", json=body, stream=True, timeout=TIMEOUT, allow_redirects=False
+            ) as answer:
                 if answer.status_code != 200:
                     raise self._refused(answer)
                 return self._read(answer, begin, clock)
@@ -169,21 +170,25 @@ class Server:
         first = last = None
         usage: dict[str, Any] = {}
         reasoning = content = 0
-        for line in answer.iter_lines(chunk_size=None):
+        for line in lines(answer, TIMEOUT):
             if not line.startswith(b"data: ") or line == b"data: [DONE]":
                 continue
             try:
                 data = json.loads(line[len(b"data: ") :])
-            except ValueError as error:
+                usage = data.get("usage") or usage
+                kinds = [_kind(choice.get("delta") or {}) for choice in data.get("choices") or ()]
+            except (ValueError, TypeError, AttributeError, RecursionError) as error:
                 raise NetworkError("the stream is not JSON", id="bench-stream-invalid", where=self.url) from error
-            usage = data.get("usage") or usage
-            for choice in data.get("choices") or ():
-                kind = _kind(choice.get("delta") or {})
+            for kind in kinds:
                 if kind is None:
                     continue
                 last = clock()
                 first = last if first is None else first
                 content, reasoning = content + (kind == "content"), reasoning + (kind != "content")
+        try:
+            prompt_tokens, output_tokens = (int(usage[name]) for name in ("prompt_tokens", "completion_tokens"))
+        except (LookupError, TypeError, ValueError, OverflowError):
+            usage = {}
         if first is None or last is None or not usage:
             raise NetworkError(
                 "no tokens were streamed, or no usage was reported",
@@ -192,7 +197,6 @@ class Server:
                 cause="a reasoning parser may send no text until the reasoning ends",
                 next="--no-think, or more --output-tokens",
             )
-        prompt_tokens, output_tokens = int(usage["prompt_tokens"]), int(usage["completion_tokens"])
         ttft, decoding = first - begin, last - first
         return Sample(
             prompt_tokens=prompt_tokens,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import requests
 
+from builder.bench.stream import SlowAnswer, lines, session, text
 from builder.smoke.check import CheckFailed
 
 
@@ -32,16 +32,17 @@ class Client:
 
     def __init__(self, url: str, model: str, *, key: str | None = None, patience: float = 600) -> None:
         self.url, self.model, self.key, self.patience = url, model, key, patience
-        self.session = requests.Session()
+        self.session = session()
         # Requests to this machine must not use a proxy of the environment.
         self.session.trust_env = False
         if key:
             self.session.headers["Authorization"] = f"Bearer {key}"
 
-    def get(self, path: str, timeout: float = 30) -> requests.Response:
-        """GET. Raises CheckFailed without an answer of status 200."""
+    def get(self, path: str, timeout: float = 30) -> str:
+        """The text of a GET. Raises CheckFailed without an answer of status 200."""
         try:
-            return _good(self.session.get(self.url + path, timeout=timeout), path)
+            with self.session.get(self.url + path, timeout=timeout, stream=True, allow_redirects=False) as answer:
+                return text(_good(answer, path), timeout)
         except requests.RequestException as error:
             raise CheckFailed(f"{path}: {_why(error, timeout)}") from error
 
@@ -49,22 +50,23 @@ class Client:
         """GET of JSON."""
         answer = self.get(path)
         try:
-            return answer.json()
-        except ValueError as error:
-            raise CheckFailed(f"{path} does not answer with JSON: {answer.text[:200]!r}") from error
+            return json.loads(answer)
+        except (ValueError, RecursionError) as error:
+            raise CheckFailed(f"{path} does not answer with JSON: {answer[:200]!r}") from error
 
-    def chat(self, text: str, **more: Any) -> dict[str, Any]:
+    def chat(self, question: str, **more: Any) -> dict[str, Any]:
         """One chat completion: its first choice. Raises CheckFailed."""
         path = "/v1/chat/completions"
         try:
-            answer = _good(self.session.post(self.url + path, json=self._body(text, more), timeout=self.patience), path)
-            choice = json.loads(answer.text)["choices"][0]
+            with self._post(path, self._body(question, more)) as opened:
+                answer = text(_good(opened, path), self.patience)
+            choice = json.loads(answer)["choices"][0]
         except requests.RequestException as error:
             raise CheckFailed(f"{path}: {_why(error, self.patience)}") from error
-        except (ValueError, LookupError, TypeError) as error:
-            raise CheckFailed(f"{path} does not answer with a completion: {answer.text[:200]!r}") from error
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            raise CheckFailed(f"{path} does not answer with a completion: {answer[:200]!r}") from error
         if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
-            raise CheckFailed(f"{path} answers with a choice that has no message: {answer.text[:200]!r}")
+            raise CheckFailed(f"{path} answers with a choice that has no message: {answer[:200]!r}")
         return choice
 
     def stream(self, text: str, **more: Any) -> Stream:
@@ -73,18 +75,19 @@ class Client:
         body = self._body(text, {"stream": True, "stream_options": {"include_usage": True}, **more})
         found = Stream()
         try:
-            with self.session.post(self.url + path, json=body, stream=True, timeout=self.patience) as answer:
+            with self._post(path, body) as answer:
                 for data in self._events(_good(answer, path)):
                     _take(found, data)
         except requests.RequestException as error:
             raise CheckFailed(f"the stream broke after {found.chunks} chunks: {_why(error, self.patience)}") from error
         return found
 
+    def _post(self, path: str, body: dict[str, Any]) -> requests.Response:
+        options: dict[str, Any] = {"timeout": self.patience, "stream": True, "allow_redirects": False}
+        return self.session.post(self.url + path, json=body, **options)
+
     def _events(self, answer: requests.Response) -> Iterator[dict[str, Any] | None]:
-        end = time.monotonic() + self.patience
-        for line in answer.iter_lines(chunk_size=None):
-            if time.monotonic() > end:
-                raise CheckFailed(f"the stream did not end within {self.patience:g} s")
+        for line in lines(answer, self.patience):
             if not line or line.startswith(b":"):
                 continue
             if not line.startswith(b"data: "):
@@ -94,7 +97,7 @@ class Client:
                 continue
             try:
                 data = json.loads(line[len(b"data: ") :])
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise CheckFailed(f"the stream has an event that is not JSON: {line[:200]!r}") from error
             if not isinstance(data, dict):
                 raise CheckFailed(f"the stream has an event that is no object: {line[:200]!r}")
@@ -137,11 +140,13 @@ def counters(text: str) -> dict[str, float]:
 
 def _good(answer: requests.Response, path: str) -> requests.Response:
     if answer.status_code != 200:
-        raise CheckFailed(f"{path} answers {answer.status_code}: {answer.text.strip()[:300]}")
+        raise CheckFailed(f"{path} answers {answer.status_code}: {text(answer, 30).strip()[:300]}")
     return answer
 
 
 def _why(error: requests.RequestException, timeout: float) -> str:
+    if isinstance(error, SlowAnswer):
+        return str(error)
     if isinstance(error, requests.Timeout) or "timed out" in str(error).lower():
         return f"nothing came for {timeout:g} s"
     return f"the connection broke ({type(error).__name__})"

@@ -148,12 +148,12 @@ def decode(serving: Serving, *, at_least: float | None = None) -> str:
 @check_kind("gpu", "serve-speculation", Needs("server", flag="speculative-config"))
 def speculation(serving: Serving, *, at_least: float = 0.1) -> str:
     """The share of accepted draft tokens while the model copies a text, from /metrics, is `at_least`."""
-    before = counters(serving.client.get("/metrics").text)
+    before = counters(serving.client.get("/metrics"))
     if _DRAFTED not in before:
         raise CheckFailed("/metrics has no counters of speculation: the server does not speculate")
     text = _COPIED * 4
     serving.client.chat(f"Repeat this text exactly, three times, and say nothing else:\n\n{text}", max_tokens=512)
-    after = counters(serving.client.get("/metrics").text)
+    after = counters(serving.client.get("/metrics"))
     drafted, accepted = (after.get(name, 0) - before.get(name, 0) for name in (_DRAFTED, _ACCEPTED))
     if drafted <= 0:
         raise CheckFailed("no token was drafted")

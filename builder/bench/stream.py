@@ -1,0 +1,60 @@
+"""Reading the answers of a server that may send without end: bounds for lines, bytes and seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import requests
+
+_CHUNK = 1 << 16
+_LINE = 4 << 20
+_MOST = 64 << 20
+"""Bytes of one line, and of an answer."""
+
+
+class SlowAnswer(requests.Timeout):
+    """The server sends, but does not end."""
+
+
+def session() -> requests.Session:
+    """A session without the logins of ~/.netrc, which would replace the key and travel along redirects."""
+    made = requests.Session()
+    made.auth = lambda request: request
+    made.headers["Accept-Encoding"] = "identity"
+    return made
+
+
+def lines(answer: requests.Response, seconds: float) -> Iterator[bytes]:
+    """The lines of an answer that was requested with `stream=True`, each as soon as it is there.
+
+    Raises requests.RequestException when the connection breaks, and when a line or the answer is too long; SlowAnswer
+    when it takes more than `seconds`.
+    """
+    import urllib3
+
+    end, total, held = time.monotonic() + seconds, 0, bytearray()
+    try:
+        while piece := answer.raw.read1(_CHUNK, decode_content=False):
+            total += len(piece)
+            held += piece
+            if b"\n" in piece:
+                *whole, rest = bytes(held).split(b"\n")
+                held = bytearray(rest)
+                for line in whole:
+                    yield line.rstrip(b"\r")
+            if len(held) > _LINE or total > _MOST:
+                raise requests.exceptions.ContentDecodingError(f"a line of more than {_LINE} bytes, or {_MOST} in all")
+            if time.monotonic() > end:
+                raise SlowAnswer(f"it did not end within {seconds:g} s")
+    except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+        if isinstance(error, requests.RequestException):
+            raise
+        raise requests.ConnectionError(error) from error
+    if held:
+        yield bytes(held)
+
+
+def text(answer: requests.Response, seconds: float) -> str:
+    """The whole answer, as UTF-8. Raises as `lines`."""
+    return b"\n".join(lines(answer, seconds)).decode("utf-8", "replace")
