@@ -20,7 +20,7 @@ case = CASES = Cases()
 # --- libraries and GPU code
 
 
-@case("nccl-chosen", "not the one below /opt/nccl/")
+@case("nccl-chosen image-mapped", "not the one below /opt/nccl/")
 def wrong_libnccl_mapped(b: Broken) -> None:
     """Another libnccl at the path that torch loads, which may be replaced."""
     b.add({f"{SITE}/nvidia/nccl/lib/libnccl.so.2": elf(gpu=fatbin((2, 120, 0)))})

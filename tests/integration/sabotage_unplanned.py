@@ -32,22 +32,22 @@ def path_of_python(b: Broken) -> None:
     b.env("PYTHONPATH", "/opt/other")
 
 
-@case("image-planned", "the variable CUDA_VISIBLE_DEVICES is not planned")
+@case("image-settings", "the variable CUDA_VISIBLE_DEVICES is '-1'")
 def devices_of_cuda(b: Broken) -> None:
     b.env("CUDA_VISIBLE_DEVICES", "-1")
 
 
-@case("image-planned", "Volumes is not planned")
+@case("image-settings", "the volume /opt/nccl covers /opt/nccl")
 def volume_over_our_folders(b: Broken) -> None:
     b.settings["Volumes"] = {"/opt/nccl": {}}
 
 
-@case("image-planned", "User is not planned")
+@case("image-settings", "the user nobody-here is not in /etc/passwd")
 def unknown_user(b: Broken) -> None:
     b.settings["User"] = "nobody-here"
 
 
-@case("image-planned", "Healthcheck is not planned")
+@case("image-settings", "Healthcheck is set")
 def check_of_health(b: Broken) -> None:
     b.settings["Healthcheck"] = {"Test": ["CMD", "/opt/x"]}
 
@@ -59,7 +59,7 @@ def library_that_nothing_provides(b: Broken) -> None:
     b.edit("wheels-torch")[path] = Member(elf(needed=needed, rpath="$ORIGIN/../../nvidia/nccl/lib"))
 
 
-@case("image-mapped", "is mapped in place of")
+@case("image-mapped image-libraries", "is mapped in place of")
 def second_copy_of_a_library(b: Broken) -> None:
     libc = b.whole.members("root")["usr/lib/aarch64-linux-gnu/libc.so.6"]
     b.add({"opt/lib/libc.so.6": libc, "etc/ld.so.conf.d/000-a.conf": b"/opt/lib\n"})

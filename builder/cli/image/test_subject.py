@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import JsonValue
 
 from builder.cli.image.built import built_image, image_name, load_into_docker
 from builder.cli.output import say
@@ -100,12 +103,24 @@ def _planned(image: OpenedImage, request: PlanRequest | None, store: Store) -> t
         named = (image.settings.get("Labels") or {}).get(BASE_DIGEST)
         pins = (base.pin for base in Project().bases.values() if named is not None)
         pin = next((pin for pin in pins if pin and pin.manifest and named in (pin.manifest, pin.index)), None)
-        return (), _below(image, _base(store, pin.image, pin.manifest) if pin is not None else None)
+        below = _below(image, _base(store, pin.image, pin.manifest) if pin is not None else None)
+        return tuple(_replaced(image)), below
     plan = request.plan(Project())
     base = _base(store, plan.base_image, plan.base_manifest) if plan.base_image is not None else None
     records = ((layer.id, store.layer(layer.key)) for layer in plan.layers if layer.producer != "config")
     diff_ids = {name: record.diff_id for name, record in records if record is not None}
     return (*checks_of(plan), planned_check(plan, diff_ids, base)), _below(image, base)
+
+
+def _replaced(image: OpenedImage) -> Iterator[Check]:
+    """The check of covered files, with what the layers of this project that the history names replace."""
+    project = Project()
+    names = project.layer_names()
+    known = [project.layer(name).definition for name in dict.fromkeys(image.names) if name in names]
+    # The site folder depends on the base.
+    paths: list[JsonValue] = [re.sub(r"\{\{.*?\}\}", "*", item.path) for layer in known for item in layer.replacements]
+    if paths:
+        yield Check(id="nothing-covered", tier="static", kind="nothing-covered", args={"replaces": paths})
 
 
 def _base(store: Store, name: str, manifest: Digest | None) -> BaseImage | None:

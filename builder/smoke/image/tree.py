@@ -83,17 +83,10 @@ class ImageTree:
         for number, blob in reversed(present):
             tree.layers = [index_layer(blob, number, re.compile(wanted), folder, scan), *tree.layers]
             tree.entries = merge(tree.layers)
-            if all(map(tree._found, until)):
+            if all(map(tree.exists, until)):
                 tree.absent = []
                 break
         return tree
-
-    def _found(self, path: str) -> bool:
-        try:
-            self.resolve(path)
-        except PathNotFound:
-            return False
-        return True
 
     def get(self, path: str) -> Entry | None:
         """The entry of exactly this path, symlinks not followed."""
@@ -135,6 +128,14 @@ class ImageTree:
         """The entry of a path, symlinks followed. Raises PathNotFound."""
         real = self.resolve(path)
         return self.entries[real] if real else Entry("dir", 0o755, 0, 0, 0, "", 0, "")
+
+    def exists(self, path: str) -> bool:
+        """Whether a path leads to an entry, symlinks followed."""
+        try:
+            self.resolve(path)
+        except PathNotFound:
+            return False
+        return True
 
     def below(self, prefix: str) -> Iterator[tuple[str, Entry]]:
         """Every entry below a folder, and the folder itself; symlinks are not followed."""

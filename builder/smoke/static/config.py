@@ -12,13 +12,21 @@ from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
+from builder.smoke.static.files import first_few
+from builder.smoke.static.python import VLLM_LABEL, distributions
+
+_SETTINGS = {"Cmd", "Entrypoint", "Env", "Labels", "WorkingDir", "ExposedPorts"}
+"""The fields that `builder` sets, and one that changes nothing."""
+_UNSET: tuple[Any, ...] = (None, "", False, 0, [], {})
 
 
 @check_kind("static", "platform", Reads("none"))
 def platform(context: Context, *, platform: str = "linux/arm64") -> str:
-    """The platform in the configuration is `platform`."""
+    """The platform in the configuration is `platform`; the variant, if there is one, is v8."""
     config = context.image.config
     found = f"{config.get('os')}/{config.get('architecture')}"
+    if config.get("variant") not in (None, "", "v8"):
+        found += f"/{config['variant']}"
     if found != platform:
         raise CheckFailed(f"the image is for {found}, not {platform}")
     return found
@@ -41,6 +49,59 @@ def config(context: Context) -> str:
     if twice := sorted(name for name, times in Counter(names).items() if times > 1):
         raise CheckFailed(f"set twice: {', '.join(twice)}")
     return f"{count} layers, {len(words)} variables"
+
+
+@check_kind("static", "settings", Reads(keeps=lambda image, args: ("etc/passwd", "etc/group")))
+def settings(context: Context) -> str:
+    """What a container starts with is there: its folder and user, folders of PATH that not everyone may write, no
+    volume over our files, the vLLM of the label. On no base: no other fields, and the GPU is neither hidden nor
+    refused."""
+    found = context.image.settings
+    bad = ["OnBuild runs commands in images on this one"] if found.get("OnBuild") else []
+    if not context.base:
+        bad += [f"{name} is set" for name in sorted(found.keys() - _SETTINGS) if found[name] not in _UNSET]
+        bad += [f"the variable {name} is {value!r}" for name, value in context.image.env.items() if _hides(name, value)]
+    for volume in found.get("Volumes") or ():
+        inside = (path for path, entry in context.tree.below(volume) if context.is_ours(entry.layer))
+        if (covered := next(inside, None)) is not None:
+            bad.append(f"the volume {volume} covers /{covered}")
+    paths = context.image.env.get("PATH", "/").split(":", 64)
+    bad += [f"{problem} in PATH" for problem in _open_folders(context, paths)]
+    bad += _missing_user(context, found.get("User") or "")
+    folder = found.get("WorkingDir") or "/"
+    if context.tree.exists(folder) and context.tree.stat(folder).kind != "dir":
+        bad.append(f"the working directory {folder} is no folder")
+    version, label = distributions(context, "vllm"), (found.get("Labels") or {}).get(VLLM_LABEL)
+    if version and label and label not in version:
+        bad.append(f"the label {VLLM_LABEL} is {label}, vLLM is {version[0]}")
+    if bad:
+        raise CheckFailed(first_few(bad))
+    return f"{len(found)} fields"
+
+
+def _hides(name: str, value: str) -> bool:
+    """Whether a variable hides the GPU from CUDA or a container, or makes a container refuse this machine's driver."""
+    if name == "NVIDIA_DRIVER_CAPABILITIES":
+        return not {"all", "compute"} & set(value.split(","))
+    return name.startswith(("NVIDIA_REQUIRE_", "CUDA_FORCE_", "CUDA_DISABLE_")) or (
+        name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES") and value not in ("all", "0")
+    )
+
+
+def _open_folders(context: Context, folders: Iterable[str]) -> Iterable[str]:
+    for folder in folders:
+        if not folder.startswith("/"):
+            yield f"{folder!r}, which is relative to the working directory,"
+        elif context.tree.exists(folder) and context.tree.stat(folder).mode & 0o002:
+            yield f"{folder}, which everyone may write,"
+
+
+def _missing_user(context: Context, text: str) -> Iterable[str]:
+    for what, name, file in zip(("user", "group"), text.split(":"), ("/etc/passwd", "/etc/group"), strict=False):
+        if name and not name.isdecimal() and (context.tree.exists(file) or not context.tree.absent):
+            lines = context.tree.read(file).decode(errors="replace").splitlines()
+            if name not in (line.partition(":")[0] for line in lines):
+                yield f"the {what} {name} is not in {file}"
 
 
 @check_kind("static", "env", Reads("none"))

@@ -6,16 +6,20 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from builder.smoke.check import CheckFailed, check_kind
+from builder.smoke.check import CheckFailed, CheckPassed, check_kind
+from builder.smoke.elf.fatbin import describe, runs_on_gb10
 from builder.smoke.elf.object import AARCH64, machine_name
 from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
+from builder.smoke.static.files import first_few
 from builder.smoke.static.libraries import ELF, LOADER_FILES
 from builder.smoke.static.loader import Loader
+from builder.smoke.static.programs import mapped_libraries
 from builder.smoke.static.python import distributions
 
 _TORCH = "*/torch/lib/libtorch_cuda.so"
+_RUNS = re.compile(r"/libnccl\.so|/torch/lib/|-packages/vllm/_")
 _TRITON = "*/triton/backends/nvidia/bin"
 
 
@@ -95,3 +99,31 @@ def _assembler(context: Context, path: str, arch: str) -> tuple[str, bool]:
                 version = match[1].decode()
             last = text[-100:]
     return version, knows
+
+
+@check_kind("static", "gpu-code", Reads(keeps=lambda image, args: LOADER_FILES, scan=ELF))
+def gpu_code(context: Context) -> CheckPassed:
+    """The GPU code in the libraries of our layers: cubins and PTX by target, and what a GB10 runs.
+
+    torch, vLLM and the NCCL that they map have code that a GB10 runs, when they have any. Others may be for other GPUs,
+    or keep their code elsewhere, as cuFFT does.
+    """
+    libraries: dict[str, dict[str, int]] = {}
+    for path, entry in context.tree.entries.items():
+        if entry.object is not None and entry.object.code and context.is_ours(entry.layer):
+            libraries[f"/{path}"] = dict(entry.object.code)
+    ways: dict[str, list[str]] = {}
+    for path, code in libraries.items():
+        ways.setdefault(runs_on_gb10(code), []).append(path)
+    other = ways.pop("", [])
+    mapped = {f"/{context.tree.resolve(path)}" for path in mapped_libraries(context)[0]} if other else ()
+    if bad := sorted(path for path in other if path in mapped and _RUNS.search(path)):
+        raise CheckFailed(f"no code for a GB10: {first_few([f'{path} ({describe(libraries[path])})' for path in bad])}")
+    parts = [f"{len(ways[way])} with {way}" for way in ("sm_121", "sm_120", "PTX") if way in ways]
+    if other:
+        names = sorted(path.rpartition("/")[2] for path in other)
+        parts.append(f"{len(other)} with no code for a GB10 in the fatbin ({first_few(names)})")
+    details = [{"path": path, "runs": runs_on_gb10(code), "code": code} for path, code in sorted(libraries.items())]
+    return CheckPassed(
+        f"{len(libraries)} libraries with GPU code" + (f": {', '.join(parts)}" if parts else ""), details
+    )

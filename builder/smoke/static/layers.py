@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Sequence
 
 from builder.smoke.check import CheckFailed, CheckNotRun, CheckWarned, check_kind
 from builder.smoke.image.opened import LayerBlob
 from builder.smoke.image.scan import ScanOptions
+from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
-from builder.smoke.static.files import first_few
+from builder.smoke.static.files import allowed_by, first_few
 
 _GB = 1_000_000_000
 _MB = 1_000_000
@@ -145,17 +147,30 @@ def places(context: Context) -> str:
 
 
 @check_kind("static", "nothing-covered", Reads("ours"))
-def nothing_covered(context: Context, *, replaces: Sequence[str] = ()) -> str:
-    """No layer replaces a file of a lower layer, except the paths in `replaces`."""
-    expected = {path.strip("/") for path in replaces}
+def nothing_covered(context: Context, *, replaces: Sequence[str] | None = None) -> str:
+    """No layer replaces a file of a lower layer, except the paths (or patterns) in `replaces`.
+
+    Without `replaces`: except a program or library that is replaced by a link to another version of it.
+    """
     covered = [item for item in context.tree.covered if context.is_ours(item.layer)]
     bad = [
         f"{context.name(item.layer)} covers the {item.was} /{item.path} of {context.name(item.below)}"
         for item in covered
-        if item.path not in expected
+        if not (_renewed(context, item.path) if replaces is None else allowed_by(item.path, replaces))
     ]
     if bad:
         raise CheckFailed(first_few(bad))
     if context.tree.absent:
         raise CheckNotRun("the base's layers are not on this machine to compare with")
     return f"{len(covered)} files replaced, as declared" if covered else "no file of a lower layer is covered"
+
+
+def _renewed(context: Context, path: str) -> bool:
+    """Whether a path is a link to a program or library of its name, perhaps with a version."""
+    entry = context.tree.get(path)
+    try:
+        real = context.tree.resolve(path)
+    except PathNotFound:
+        return False
+    same = posixpath.basename(real).startswith(posixpath.basename(path))
+    return entry is not None and entry.kind == "symlink" and same and context.tree.entries[real].machine is not None

@@ -1,22 +1,27 @@
-"""The static checks of ELF files: machine, damage, needed symbol versions, GPU code."""
+"""The static checks of ELF files: machine, damage, needed symbol versions, where the loader looks."""
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from builder.smoke.check import CheckFailed, CheckPassed, check_kind
-from builder.smoke.elf.fatbin import describe, inventory, runs_on_gb10
+from builder.smoke.check import CheckFailed, check_kind
+from builder.smoke.elf.fatbin import describe, inventory
 from builder.smoke.elf.object import AARCH64, CUDA, machine_name, reader
 from builder.smoke.image.index import Entry
 from builder.smoke.image.scan import ScanOptions
 from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
 from builder.smoke.static.files import allowed_by, first_few
-from builder.smoke.static.loader import Loader
+from builder.smoke.static.loader import DEFAULT_FOLDERS, Loader
 from builder.versions import symbol_version
 
 ELF = ScanOptions(elf=True)
 LOADER_FILES = ("etc/ld.so.cache", "etc/ld.so.conf", "etc/ld.so.conf.d/*")
+_MOUNTED = re.compile(
+    r"(?<!/stubs)/lib(?:cuda|cudadebugger|nvcuvid|nvoptix|nvidia-[a-z0-9-]+|nccl-[a-z-]+)\.so(?:\.[0-9]+)*$"
+)
 _RUNTIME = ("libc.so.6", "libstdc++.so.6", "libgcc_s.so.1")
 
 _LIBSTDCXX = {"2.35": "3.4.30", "2.36": "3.4.30", "2.39": "3.4.33", "2.41": "3.4.33"}
@@ -53,6 +58,13 @@ def elf_ours(context: Context, *, allowed: Sequence[str] = ()) -> str:
             bad.append(f"/{path} is for {machine_name(entry.machine)}")
         elif entry.object is not None and entry.object.problem:
             bad.append(f"/{path}: {entry.object.problem}")
+        elif entry.object is not None and entry.object.dynamic is not None:
+            places = {*entry.object.dynamic.rpath, *entry.object.dynamic.runpath}
+            bad += [
+                f"/{path} loads from {folder!r}, where everyone may write"
+                for folder in places
+                if _is_open(context, folder)
+            ]
     if bad:
         raise CheckFailed(first_few(bad))
     return f"{count} ELF files"
@@ -145,20 +157,53 @@ def cubin(context: Context, *, path: str, archs: Sequence[str] = ("sm_121",), ab
     return have
 
 
-@check_kind("static", "gpu-code", Reads("ours", scan=ELF))
-def gpu_code(context: Context) -> CheckPassed:
-    """The GPU code in the libraries of our layers: cubins and PTX by target, and what a GB10 runs."""
-    libraries: dict[str, dict[str, int]] = {}
-    for path, entry in _ours(context):
-        if entry.object is not None and entry.object.code:
-            libraries[f"/{path}"] = dict(entry.object.code)
-    ways: dict[str, list[str]] = {}
-    for path, code in libraries.items():
-        ways.setdefault(runs_on_gb10(code), []).append(path.rpartition("/")[2])
-    parts = [f"{len(ways[way])} with {way}" for way in ("sm_121", "sm_120", "PTX") if way in ways]
-    if "" in ways:
-        parts.append(f"{len(ways[''])} with no code for a GB10 in the fatbin ({first_few(sorted(ways['']))})")
-    details = [{"path": path, "runs": runs_on_gb10(code), "code": code} for path, code in sorted(libraries.items())]
-    return CheckPassed(
-        f"{len(libraries)} libraries with GPU code" + (f": {', '.join(parts)}" if parts else ""), details
-    )
+@check_kind("static", "libraries", Reads(keeps=lambda image, args: LOADER_FILES, scan=ELF))
+def libraries(context: Context, *, allowed: Sequence[str] = ()) -> str:
+    """No library of NVIDIA's driver, which the container runtime mounts, no plugin that NCCL loads by its name, and no
+    two files of one name in the folders where the loader looks. allowed: patterns of exempt files."""
+    bad = [
+        f"/{path} belongs to the driver or is loaded by its name"
+        for path, entry in context.tree.entries.items()
+        if ".so" in path and _MOUNTED.search(path) and entry.kind != "dir" and context.is_ours(entry.layer)
+    ]
+    first: dict[str, str] = {}
+    for path in searched(context):
+        name, real = posixpath.basename(path), context.tree.resolve(path)
+        other = first.setdefault(name, real)
+        layers = {context.tree.entries[each].layer for each in (real, other)}
+        if other != real and any(map(context.is_ours, layers)):
+            bad.append(f"/{other} is loaded in place of /{real}")
+    bad = [text for text in dict.fromkeys(bad) if not allowed_by(text.partition(" ")[0].lstrip("/"), allowed)]
+    if bad:
+        raise CheckFailed(first_few(bad))
+    return f"{len(first)} libraries where the loader looks"
+
+
+def searched(context: Context) -> list[str]:
+    """The libraries where the loader looks: in LD_LIBRARY_PATH, ld.so.cache, ld.so.conf and the default folders."""
+    if "searched" not in context.kept:
+        context.kept["searched"] = list(_searched(context))
+    found: list[str] = context.kept["searched"]
+    return found
+
+
+def _searched(context: Context) -> Iterator[str]:
+    loader = Loader(context.tree, context.image.env)
+    folders = context.image.env.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":", 64)[:64]
+    # Debian's and Ubuntu's ld.so.conf name /usr/local/lib.
+    folders += [*loader.configured(), "/usr/local/lib", *DEFAULT_FOLDERS]
+    inside: dict[str, list[str]] = {}
+    for path, entry in context.tree.entries.items():
+        if ".so" in path and (entry.kind == "symlink" or entry.machine == AARCH64):
+            inside.setdefault(posixpath.dirname(path), []).append(path)
+    places = [context.tree.resolve(folder) for folder in folders if folder[:1] == "/" and context.tree.exists(folder)]
+    paths = [path for named in loader.cache.values() for path in named]
+    paths += [path for folder in dict.fromkeys(places) for path in inside.get(folder, ())]
+    yield from (path for path in paths if context.tree.exists(path) and context.tree.stat(path).machine == AARCH64)
+
+
+def _is_open(context: Context, folder: str) -> bool:
+    """Whether everyone may write to a folder, or create it."""
+    while folder.startswith("/") and not context.tree.exists(folder):
+        folder = posixpath.dirname(folder)
+    return folder.startswith("/") and bool(context.tree.stat(folder).mode & 0o002)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from builder.smoke.elf.dynamic import Dynamic, read_dynamic
 from builder.smoke.elf.object import AARCH64, reader
@@ -30,7 +31,6 @@ class Loader:
 
     tree: ImageTree
     env: Mapping[str, str] = field(default_factory=dict)
-    _cache: dict[str, list[str]] | None = None
     _folders: list[str] | None = None
 
     def dynamic(self, path: str) -> Dynamic:
@@ -80,11 +80,11 @@ class Loader:
 
     def cached(self, name: str) -> list[str]:
         """The paths of a library in the image's ld.so.cache."""
-        if self._cache is None:
-            self._cache = self._read_cache()
-        return self._cache.get(name, [])
+        return self.cache.get(name, [])
 
-    def _read_cache(self) -> dict[str, list[str]]:
+    @cached_property
+    def cache(self) -> dict[str, list[str]]:
+        """The image's ld.so.cache: paths by the name of a library."""
         try:
             data = self.tree.read("/etc/ld.so.cache", 16 << 20)
         except PathNotFound:

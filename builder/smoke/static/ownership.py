@@ -65,8 +65,9 @@ def no_world_writable(context: Context, *, allowed: Sequence[str] = ()) -> str:
 
 @check_kind("static", "kinds", Reads("ours"))
 def kinds(context: Context, *, allowed: Sequence[str] = ()) -> str:
-    """No device, pipe or file with extended attributes (capabilities). Above the first layer: every file can be read by
-    the image's user, and no names differ in case alone, which file systems that ignore case cannot unpack."""
+    """No device, pipe or file with extended attributes (capabilities); everyone can load every library. Above the first
+    layer: everyone can read every file, and no names differ in case alone, which file systems that ignore case cannot
+    unpack."""
     bad = []
     folded: dict[str, str] = {}
     for layer in context.tree.layers:
@@ -78,6 +79,8 @@ def kinds(context: Context, *, allowed: Sequence[str] = ()) -> str:
         if entry.kind in ("char", "block", "fifo"):
             bad.append(f"/{path} is a {entry.kind}")
         if entry.layer == 0:
+            if ".so" in path and entry.machine is not None and not entry.mode & 0o004:
+                bad.append(f"/{path} ({entry.mode:04o}) cannot be loaded by every user")
             continue
         if (entry.kind == "file" and not entry.mode & 0o004) or (entry.kind == "dir" and entry.mode & 0o005 != 0o005):
             bad.append(f"/{path} ({entry.mode:04o}) can be read by its owner only")

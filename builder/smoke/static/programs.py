@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator
 
 from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
 from builder.smoke.static.files import first_few
-from builder.smoke.static.libraries import ELF, LOADER_FILES
+from builder.smoke.static.libraries import ELF, LOADER_FILES, searched
 from builder.smoke.static.loader import Loader
 
 _PRELOADS = ("LD_PRELOAD", "LD_AUDIT", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT", "PYTHONBREAKPOINT", "PYTHONPATH")
+_LOADS = re.compile(
+    r"LD_(?!LIBRARY_PATH$)\w+|GLIBC_TUNABLES|GCONV_PATH|BASH_ENV|ENV|OPENSSL_(?:CONF|MODULES|ENGINES)"
+    r"|PYTHON(?!(?:UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|IOENCODING|UTF8|FAULTHANDLER|NOUSERSITE|SAFEPATH)$)\w+"
+    r"|\w+_INJECTION(?:32|64)_PATH|NCCL_\w+_PLUGIN"
+)
+"""Variables that name code to load, or change how the loader or Python finds or runs it."""
 _NAMED_ONCE = frozenset(
     (
         "python",
@@ -99,18 +106,30 @@ def _script(context: Context, line: bytes) -> Iterator[str]:
             yield f"is run by {name}, which everybody can execute nowhere"
 
 
-def _runs(context: Context, path: str) -> bool:
+def _runs(context: Context, path: str, most: int = 4) -> bool:
+    """Whether the kernel executes a file. most: how many scripts it goes through to a program."""
     try:
         entry = context.tree.stat(path)
     except PathNotFound:
         return False
-    return entry.kind == "file" and bool(entry.mode & 0o001)
+    if entry.kind != "file" or not entry.mode & 0o001 or not most:
+        return False
+    name = (entry.script.decode(errors="replace").split() or [""])[0]
+    return entry.machine is not None or (name.startswith("/") and _runs(context, name, most - 1))
 
 
 @check_kind("static", "preloads", Reads(keeps=lambda image, args: ("etc/ld.so.preload",)))
 def preloads(context: Context) -> str:
-    """Nothing is loaded into every process: no /etc/ld.so.preload, and no variable of the loader or Python does it."""
-    bad = [f"the variable {name}" for name in _PRELOADS if context.image.env.get(name)]
+    """Nothing is loaded into every process: no /etc/ld.so.preload, and no variable of the loader, Python, the shell,
+    CUDA or NCCL does it. On a base, only the worst of these variables count: the others may be the base's."""
+    env = context.image.env
+    bad = [f"the variable {name}" for name in _PRELOADS if env.get(name)]
+    if not context.base:
+        other = [name for name in env if _LOADS.fullmatch(name) and name not in _PRELOADS]
+        bad += [f"the variable {name}" for name in other if env[name] not in ("", "none")]
+        bad += ["the working directory, by LD_LIBRARY_PATH"] * any(
+            not folder.startswith("/") for folder in env.get("LD_LIBRARY_PATH", "/").replace(";", ":").split(":")
+        )
     entry = context.tree.get("etc/ld.so.preload")
     if entry is not None and (entry.size or entry.kind != "file"):
         bad.append("/etc/ld.so.preload")
@@ -126,16 +145,35 @@ def mapped(context: Context) -> str:
 
     Those of the driver are exempt. A base's own libraries are not judged.
     """
-    loader = Loader(context.tree, context.image.env)
-    seen: set[str] = set()
-    bad: list[str] = []
-    # vLLM's libraries need those of torch, which are in memory then.
-    for pattern in _MAPPED:
-        for path in context.tree.match(pattern):
-            bad += _gaps(context, loader, f"/{path}", seen)
+    seen, bad = mapped_libraries(context)
     if bad:
         raise CheckFailed(first_few(sorted(set(bad))))
     return f"{len(seen)} libraries"
+
+
+def mapped_libraries(context: Context) -> tuple[set[str], list[str]]:
+    """The libraries that torch and vLLM map, and what is wrong with them.
+
+    Raises PathNotFound when one may be in the base, which is not on this machine.
+    """
+    if "mapped" not in context.kept:
+        loader = Loader(context.tree, context.image.env)
+        seen: set[str] = set()
+        bad: list[str] = []
+        # vLLM's libraries need those of torch, which are in memory then.
+        for pattern in _MAPPED:
+            for path in context.tree.match(pattern):
+                bad += _gaps(context, loader, f"/{path}", seen)
+        files = {posixpath.basename(path): context.tree.resolve(path) for path in seen}
+        for path in searched(context):
+            real = context.tree.resolve(path)
+            layer = context.tree.entries[real].layer
+            # Debian's packages, in the first layer, have some of the libraries that wheels bring.
+            if files.get(posixpath.basename(path), real) != real and layer > 0 and context.is_ours(layer):
+                bad.append(f"/{path} is a second copy of /{files[posixpath.basename(path)]}")
+        context.kept["mapped"] = seen, bad
+    found: tuple[set[str], list[str]] = context.kept["mapped"]
+    return found
 
 
 def _gaps(context: Context, loader: Loader, root: str, seen: set[str]) -> Iterator[str]:

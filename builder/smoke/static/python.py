@@ -11,7 +11,7 @@ from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
 from builder.smoke.static.files import first_few
 
-_VLLM_LABEL = "org.builder.vllm.version"
+VLLM_LABEL = "org.builder.vllm.version"
 
 
 @check_kind("static", "distribution", Reads())
@@ -66,7 +66,7 @@ def vllm_env(context: Context, *, version: str | None = None, names: Sequence[st
         return "no VLLM_* variable is set"
     installed = distributions(context, "vllm")
     labels = context.image.settings.get("Labels") or {}
-    have = version or (installed[0] if installed else labels.get(_VLLM_LABEL))
+    have = version or (installed[0] if installed else labels.get(VLLM_LABEL))
     if have is None:
         raise CheckNotRun("the version of vLLM in this image is not known")
     table = load_table(have)
@@ -80,6 +80,13 @@ def vllm_env(context: Context, *, version: str | None = None, names: Sequence[st
 
 def installed(context: Context) -> list[tuple[str, str, str, int]]:
     """Every distribution: its folder, name, version and layer."""
+    if "installed" not in context.kept:
+        context.kept["installed"] = _installed(context)
+    found: list[tuple[str, str, str, int]] = context.kept["installed"]
+    return found
+
+
+def _installed(context: Context) -> list[tuple[str, str, str, int]]:
     found = []
     for path in context.tree.match("*-packages/*.dist-info/METADATA"):
         folder, info, _ = path.rsplit("/", 2)

@@ -6,8 +6,9 @@ import base64
 import csv
 import io
 import posixpath
+import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from builder.smoke.check import CheckFailed, CheckNotRun, check_kind
 from builder.smoke.image.scan import ScanOptions
@@ -20,6 +21,8 @@ _METADATA = ("*-packages/*.dist-info/METADATA",)
 _MOST_RECORD, _MOST_ROWS = 8 << 20, 400_000
 """Bytes of one RECORD (the longest of a known wheel has 2 MB), and lines of all RECORD files of an image."""
 _STARTS = ("sitecustomize.py", "usercustomize.py")
+_MODULES = (".py", ".pyc", ".so")
+_LIBRARY = re.compile(r"/lib/python3[0-9]*\.zip$|/lib/python3\.[0-9]+/.*\.(?:py|pyc|so)$|/python3.*\._?pth$")
 
 
 @check_kind("static", "records", Reads("ours", keeps=lambda image, args: _RECORDS, scan=ScanOptions(files=True)))
@@ -103,11 +106,13 @@ def _digest(text: str) -> bytes | None:
 
 @check_kind("static", "imports", Reads("ours", keeps=lambda image, args: (*_RECORDS, *_METADATA)))
 def imports(context: Context) -> str:
-    """Every file above the first layer that Python can import or runs at its start is in a RECORD: no other module,
-    `.pth` file, sitecustomize or editable install. The metadata of a distribution names it as its folder does."""
+    """Every file above the first layer that Python can import or runs at its start is in a RECORD: no other module
+    (also beside a script), `.pth` file, sitecustomize or editable install. The metadata of a distribution names it as
+    its folder does."""
     listed = {path for path, _ in _stated(context)[0]}
     bad = list(_contradictions(context))
     unlisted = []
+    scripts = _script_folders(context)
     for path, entry in context.tree.entries.items():
         if entry.layer == 0 or not context.is_ours(entry.layer) or entry.kind not in ("file", "symlink"):
             continue
@@ -115,7 +120,7 @@ def imports(context: Context) -> str:
         if "-packages/" in path:
             if path not in listed and not name.endswith(".pyc") and not path.endswith(".dist-info/RECORD"):
                 unlisted.append(f"/{path}")
-        elif name in _STARTS or (name.endswith((".pth", "._pth")) and "/python3" in f"/{path}"):
+        elif path not in listed and _imported(path, name, scripts):
             unlisted.append(f"/{path}")
     if unlisted and context.tree.absent and not bad:
         raise CheckNotRun(f"{first_few(unlisted)} may be in a RECORD of the base, which is not on this machine")
@@ -124,6 +129,23 @@ def imports(context: Context) -> str:
     if bad:
         raise CheckFailed(first_few(bad))
     return f"{len(listed)} files, all of a distribution"
+
+
+def _script_folders(context: Context) -> frozenset[str]:
+    """The folders that come first in sys.path: that of a script in PATH, and the working directory for `python -m`."""
+    folders = [*context.image.env.get("PATH", "").split(":", 64)[:64], context.image.settings.get("WorkingDir") or "/"]
+    return frozenset(folder.strip("/") for folder in folders)
+
+
+def _imported(path: str, name: str, scripts: Collection[str]) -> bool:
+    """Whether Python finds a file outside of the packages' folders: its own library, zipped or not, its settings,
+    modules and packages beside a script."""
+    if name in _STARTS or name == "pyvenv.cfg" or _LIBRARY.search(f"/{path}"):
+        return True
+    folder = posixpath.dirname(path)
+    if name.startswith("__init__."):
+        return posixpath.dirname(folder) in scripts and folder != ""
+    return name.endswith(_MODULES) and folder in scripts
 
 
 def _contradictions(context: Context) -> Iterator[str]:

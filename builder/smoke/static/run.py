@@ -35,10 +35,11 @@ MODULES = (config, contents, cuda, files, layers, libraries, ownership, planned,
 """Importing these registers the kinds of static checks."""
 
 ALWAYS = tuple(
-    Check(id=f"image-{kind}", tier="static", kind=kind)
+    Check(id=kind if kind == "nothing-covered" else f"image-{kind}", tier="static", kind=kind)
     for kind in (
         "platform",
         "config",
+        "settings",
         "layer-limit",
         "layer-size",
         "blobs",
@@ -54,6 +55,7 @@ ALWAYS = tuple(
         "no-bytecode",
         "elf-ours",
         "symbol-versions",
+        "libraries",
         "mapped",
         "gpu-code",
         "distributions",
@@ -61,6 +63,7 @@ ALWAYS = tuple(
         "imports",
         "starts",
         "vllm-env",
+        "nothing-covered",
     )
 )
 """The checks of every image. A check of a layer, base or recipe with the same id replaces one of them."""
