@@ -29,7 +29,7 @@ TIMEOUT = 30.0
 TRANSFER = 1800.0
 """Seconds of silence that are allowed while the daemon unpacks an image."""
 _CHUNK = 1 << 20
-_MOST_OUTPUT = 256 << 20
+_MOST_OUTPUT = 32 << 20
 """Bytes of a container's output that the daemon keeps on disk; at more it begins again."""
 
 
