@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from builder.model.common import Boolean, Commit, FileName, Name, RelativePath, Sha256, Strict, Timestamp, Version
 
@@ -12,24 +12,11 @@ Size = Annotated[int, Field(ge=0, lt=2**53, strict=True)]
 """Bytes, within the integers that every JSON parser holds exactly."""
 
 
-def _without_address(text: str) -> str:
-    # Imported here: only `lock` reads requests.
-    from packaging.requirements import InvalidRequirement
-    from packaging.requirements import Requirement as Parsed
+Requirement = Annotated[str, Field(pattern=r"^[A-Za-z0-9][^\x00-\x1f\x7f@/$\\]*$", max_length=4096)]
+"""The name of a distribution and its versions, as in PEP 508; it cannot be an option or name a file or an address.
 
-    try:
-        if Parsed(text).url is None:
-            return text
-    except InvalidRequirement:
-        pass
-    # uv replaces ${NAME} in an address by a variable of this machine, and sends it there.
-    raise ValueError("must be the name of a distribution and its versions, as in PEP 508, without an address")
-
-
-Requirement = Annotated[
-    str, Field(pattern=r"^[A-Za-z0-9][^\x00-\x1f\x7f]*$", max_length=4096), AfterValidator(_without_address)
-]
-"""One line of a requirements file; it cannot be an option or name a file or an address."""
+uv replaces ${NAME} in an address by a variable of this machine, and sends it there.
+"""
 
 AptName = Annotated[str, Field(pattern=r"^[A-Za-z0-9?~(][^\x00-\x1f\x7f]*$", max_length=4096)]
 """A package or pattern for apt; it cannot be an option."""
