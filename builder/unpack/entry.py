@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import lzma
 import tarfile
 import zipfile
@@ -79,12 +80,12 @@ def damaged(owner: str) -> Iterator[None]:
         yield
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, csv.Error, EOFError) as error:
         raise UnpackError(f"{owner} is damaged: {error}", id="archive-damaged") from error
-    except (ValueError, RuntimeError) as error:
-        # Invalid numbers and text; compressions and encryptions that zipfile does not support.
+    except (ValueError, IndexError, RuntimeError) as error:
+        # Invalid numbers and text, empty names; compressions and encryptions that zipfile does not support.
         raise UnpackError(f"{owner} cannot be read: {error}", id="archive-unreadable") from error
     except OSError as error:
-        # gzip and bz2 raise it, without an errno, for content of another format.
-        if error.errno is not None:
+        # gzip and bz2 raise it, without an errno, for content of another format; a seek to a negative place is EINVAL.
+        if error.errno not in (None, errno.EINVAL):
             raise
         raise UnpackError(f"{owner} is damaged: {error}", id="archive-damaged") from error
 

@@ -253,3 +253,19 @@ def test_two_members_of_one_name_are_refused(tmp_path: Path) -> None:
         made.writestr("tool/a.py", "b")
     with fails(UnpackError, "layer-path-twice"):
         with_folders(install(path, "tool.whl", SCHEME))
+
+
+@pytest.mark.parametrize(
+    ("header", "field", "value"),
+    [(b"PK\x01\x02", 28, bytes(2)), (b"PK\x05\x06", 16, b"\xf0\xff\xff\x0f")],
+    ids=["name", "place"],
+)
+def test_a_wheel_with_a_damaged_table_is_refused(tmp_path: Path, header: bytes, field: int, value: bytes) -> None:
+    """An empty name ended in an IndexError of zipfile, a place before the file in an OSError."""
+    data = bytearray(wheel("demo", {"demo/x.py": "x"}))
+    place = data.rindex(header) + field
+    data[place : place + len(value)] = value
+    path = tmp_path / "demo-1.0-py3-none-any.whl"
+    path.write_bytes(data)
+    with pytest.raises(UnpackError):
+        install(path, path.name, Scheme("usr/lib/x"))
