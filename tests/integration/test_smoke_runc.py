@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,15 @@ def say(runner: RuncRunner, script: str, **more: str) -> str:
     done = run(runner, Command(["sh", "-c", script], **more), 30)  # type: ignore[arg-type]
     assert done.code == 0, done.output
     return done.output.strip()
+
+
+@pytest.mark.parametrize("folder", ["/proc/self/fd/7", "//proc/self", "/usr/../proc/self/fd/8"])
+def test_a_working_directory_in_proc_is_not_entered(here: RuncRunner, folder: str) -> None:
+    settings = {**here.image.config["config"], "WorkingDir": folder}
+    runner = copy.copy(here)
+    runner.image = replace(here.image, config={**here.image.config, "config": settings})
+    with pytest.raises(CheckNotRun, match="the working directory"):
+        runner.start(Command(["true"]))
 
 
 def test_the_environment_is_that_of_the_image(here: RuncRunner) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import posixpath
 import shutil
 import subprocess
 import tempfile
@@ -79,6 +80,9 @@ class RuncRunner:
         if self._bytecode is not None:
             env.setdefault("PYTHONPYCACHEPREFIX", "/dev/bytecode")
         directory = str(self.image.settings.get("WorkingDir") or "/")
+        if posixpath.normpath(f"/{directory}").startswith("/proc"):
+            # Runtimes before CVE-2024-21626 was mended enter a folder of the host that they hold open.
+            raise CheckNotRun(f"the working directory of the image is {directory[:200]}")
         what = process(command.argv, env, user=user, group=group, directory=directory)
         return self._enter(self._root, what, apart=command.apart)
 

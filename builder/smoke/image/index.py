@@ -8,8 +8,8 @@ import os
 import re
 import tarfile
 import threading
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Literal, cast
@@ -18,7 +18,7 @@ from builder.digest import Digest
 from builder.errors import InvalidError
 from builder.smoke.image.kept import KeptFiles
 from builder.smoke.image.layerpaths import LayerPaths, ambiguous
-from builder.smoke.image.layerstream import HashingStream, LayerStream, member_path
+from builder.smoke.image.layerstream import RATIO, UNPACKED, HashingStream, LayerStream, member_path
 from builder.smoke.image.opened import LayerBlob
 from builder.smoke.image.readers import read_each
 from builder.smoke.image.scan import ElfObject, MemberScanner, ScanOptions
@@ -29,6 +29,7 @@ NOTHING = ScanOptions()
 _MEMORY = 256 << 20
 _ENTRY = 400
 """bytes in memory that the index of a layer may use, and that one entry uses besides its names."""
+_MEMORY_OF_IMAGE = 512 << 20
 _FOR_PROCESSES = 200_000_000
 """bytes of blobs; below, processes take longer to start than they save."""
 
@@ -71,7 +72,8 @@ class LayerIndex:
 
     secrets: (path, kind of secret). attributes: (path, name of an extended attribute). digest, diff_id: of the blob and
     of the unpacked blob, None when they were not asked for. compression: zstd, gzip or none. has_table: whether the
-    blob has a table of contents, as of zstd:chunked. kept: copies of files by path.
+    blob has a table of contents, as of zstd:chunked. memory: bytes that the index uses, estimated. kept: copies of
+    files by path.
     """
 
     blob: LayerBlob
@@ -86,7 +88,30 @@ class LayerIndex:
     diff_id: Digest | None = None
     compression: str = "none"
     has_table: bool = False
+    memory: int = 0
     kept: dict[str, Path] = field(default_factory=dict)
+
+
+class Budget:
+    """What the layers of an image may use together: memory, and bytes that are unpacked."""
+
+    def __init__(self, blobs: Iterable[LayerBlob]) -> None:
+        self._memory = _MEMORY_OF_IMAGE
+        self._bytes = 4 * UNPACKED + RATIO * sum(blob.size for blob in blobs)
+
+    def take(self, layer: LayerIndex) -> LayerIndex:
+        """The same layer. Raises InvalidError when it is too much beside those before it."""
+        self._memory -= layer.memory
+        self._bytes -= layer.tar_size
+        if self._memory < 0:
+            raise _too_many(layer.blob)
+        if self._bytes < 0:
+            raise InvalidError("the layers unpack to too many bytes", id="layer-too-large", where=layer.blob.digest)
+        return layer
+
+
+def _too_many(blob: LayerBlob) -> InvalidError:
+    return InvalidError("a layer has too many entries", id="layer-entries-too-many", where=blob.digest)
 
 
 def read_layers(
@@ -97,17 +122,21 @@ def read_layers(
     Large layers are read by processes, because scanning members holds the interpreter's lock.
     """
     order = sorted(layers, key=lambda item: -item[1].size)
+    budget = Budget(blob for _, blob in order)
     workers = min(len(order), max(2, os.cpu_count() or 2))
     local = all(blob.remote is None for _, blob in order)
     large = sum(blob.size for _, blob in order) > _FOR_PROCESSES
     # Forking a process that has threads is not safe.
     if not (local and large and (os.cpu_count() or 1) > 1 and threading.active_count() == 1):
-        found = read_each(lambda item: _index(item[1], item[0], wanted, folder, options), order, workers)
-        return sorted(found, key=lambda layer: layer.number)
+
+        def read(item: tuple[int, LayerBlob]) -> LayerIndex:
+            return budget.take(_index(item[1], item[0], wanted, folder, options))
+
+        return sorted(read_each(read, order, workers), key=lambda layer: layer.number)
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
         try:
             jobs = [pool.submit(_index, blob, number, wanted, folder, options) for number, blob in order]
-            return sorted((job.result() for job in jobs), key=lambda layer: layer.number)
+            return sorted((budget.take(job.result()) for job in as_completed(jobs)), key=lambda layer: layer.number)
         except BaseException:
             # After Ctrl-C or SIGTERM, and after a damaged layer, the other workers must not read on. They may be in
             # compiled code, which no flag ends.
@@ -145,7 +174,7 @@ def _read_layer(
         for member in stream:
             budget -= _ENTRY + 2 * len(member.name) + len(member.linkname)
             if budget < 0:
-                raise InvalidError("a layer has too many entries", id="layer-entries-too-many", where=blob.digest)
+                raise _too_many(blob)
             change, path = paths.add(member_path(member.name), folder=member.isdir())
             if change == "empties":
                 index.opaque.add(path)
@@ -164,6 +193,7 @@ def _read_layer(
                         index.attributes.append((path, key.partition(".xattr.")[2]))
                 if kind == "file":
                     _read_file(index, entry, stream, member, kept if wanted.match(path) else None, scanner)
+        index.memory = _MEMORY - budget
         index.tar_size = stream.stream.tell()
         stream.finish()
         index.diff_id, index.compression = stream.diff_id or blob.diff_id, stream.compression

@@ -23,9 +23,9 @@ _MOST_AT_ONCE = 32 << 20
 """bytes; the most that is read in one piece."""
 _LONGEST_PATH = 4096
 LARGEST = 64 << 30
-_UNPACKED = 256 << 20
-_RATIO = 100
-"""bytes of an unpacked layer: LARGEST at most, and not more than _UNPACKED and _RATIO times the size of its blob."""
+UNPACKED = 256 << 20
+RATIO = 100
+"""bytes of an unpacked layer: LARGEST at most, and not more than UNPACKED and RATIO times the size of its blob."""
 _COMPRESSED = 32 << 10
 _GZIP = 16 + zlib.MAX_WBITS
 _FOOTER = 51
@@ -175,7 +175,7 @@ class LayerStream:
         self.compression = "zstd" if magic == ZSTD else "gzip" if magic[:2] == b"\x1f\x8b" else "none"
         self.stream = _decompress(self._file, self.compression)
         if size is not None:
-            self.stream.most = min(LARGEST, _UNPACKED + _RATIO * size)
+            self.stream.most = min(LARGEST, UNPACKED + RATIO * size)
 
     def __iter__(self) -> Iterator[tarfile.TarInfo]:
         try:

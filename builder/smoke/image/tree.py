@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from builder.errors import InvalidError
-from builder.smoke.image.index import NOTHING, Entry, LayerIndex, index_layer, read_layers
+from builder.smoke.image.index import NOTHING, Budget, Entry, LayerIndex, index_layer, read_layers
 from builder.smoke.image.kept import KeptFiles
 from builder.smoke.image.merge import Covered, merge
 from builder.smoke.image.opened import LayerBlob, OpenedImage
@@ -80,8 +80,9 @@ class ImageTree:
             tree.entries = merge(tree.layers, tree.covered)
             return tree
         # An upper layer decides what is at a path, and whether the folders on the way are links.
+        budget = Budget(blob for _, blob in present)
         for number, blob in reversed(present):
-            tree.layers = [index_layer(blob, number, re.compile(wanted), folder, scan), *tree.layers]
+            tree.layers = [budget.take(index_layer(blob, number, re.compile(wanted), folder, scan)), *tree.layers]
             tree.entries = merge(tree.layers)
             if all(map(tree.exists, until)):
                 tree.absent = []

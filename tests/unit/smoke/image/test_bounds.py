@@ -176,12 +176,12 @@ def test_a_configuration_of_many_variables_is_read_in_time(tmp_path: Path) -> No
     ends(checked(tmp_path, {"opt/a": b""}, Env=names))
 
 
-def _long_names() -> bytes:
+def _long_names(count: int = 33_000) -> bytes:
     """The members of empty files with names of 4000 characters."""
     info = tarfile.TarInfo("././@LongLink")
     info.size, info.type = 4001, tarfile.GNUTYPE_LONGNAME
     before, after = info.tobuf(tarfile.GNU_FORMAT), tarfile.TarInfo("a").tobuf(tarfile.GNU_FORMAT)
-    names = (str(number).zfill(8).encode() + b"a" * 3992 for number in range(33_000))
+    names = (str(number).zfill(8).encode() + b"a" * 3992 for number in range(count))
     return b"".join(before + name.ljust(4096, b"\0") + after for name in names) + bytes(1024)
 
 
@@ -201,6 +201,21 @@ def test_a_small_blob_that_is_large_unpacked_is_refused(
     packed = zstandard.ZstdCompressor(1).compress(data) if how == "zstd" else gzip.compress(data, 9)
     del data
     image = layout(tmp_path, [packed], how="plain")
+    with fails(InvalidError, id):
+        run_static(image, None, [])
+
+
+@pytest.mark.parametrize(
+    ("make", "id"),
+    [
+        (lambda: _long_names(15_000), "layer-entries-too-many"),
+        (lambda: tar({"opt/a": bytes(250 << 20)}), "layer-too-large"),
+    ],
+    ids=["entries", "bytes"],
+)
+def test_layers_that_are_large_together_are_refused(tmp_path: Path, make: Callable[[], bytes], id: str) -> None:
+    packed = zstandard.ZstdCompressor(1).compress(make())
+    image = layout(tmp_path, [packed] * 5, how="plain")
     with fails(InvalidError, id):
         run_static(image, None, [])
 
