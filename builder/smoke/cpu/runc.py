@@ -80,7 +80,7 @@ class RuncRunner:
         if self._bytecode is not None:
             env.setdefault("PYTHONPYCACHEPREFIX", "/dev/bytecode")
         directory = str(self.image.settings.get("WorkingDir") or "/")
-        if posixpath.normpath(f"/{directory}").startswith("/proc"):
+        if posixpath.normpath("/" + directory.lstrip("/")).startswith("/proc"):
             # Runtimes before CVE-2024-21626 was mended enter a folder of the host that they hold open.
             raise CheckNotRun(f"the working directory of the image is {directory[:200]}")
         what = process(command.argv, env, user=user, group=group, directory=directory)
