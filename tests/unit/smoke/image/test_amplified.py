@@ -12,7 +12,7 @@ import pytest
 
 from builder.smoke.static.run import run_static
 from tests.support.images import Member, elf, layout, link, tar
-from tests.unit.smoke.image.test_bounds import ends
+from tests.support.limits import ends
 
 MEMORY = 1 << 30
 INFO = "opt/x-packages/d-1.dist-info"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import multiprocessing
-import resource
 import signal
 import struct
 import tarfile
@@ -25,23 +23,7 @@ from builder.smoke.static.run import run_static
 from tests.support.cli import Cli
 from tests.support.errors import fails
 from tests.support.images import Member, elf, layout, ld_cache, link, program, tar
-
-SECONDS = 20
-"""Of processor time, so that other work on the machine does not count; without the bounds these take hours."""
-
-
-def ends(work: Callable[[], object]) -> None:
-    """Run `work` in a process of its own, which is killed after so many seconds."""
-
-    def limited() -> None:
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-        work()
-
-    process = multiprocessing.get_context("fork").Process(target=limited)
-    process.start()
-    process.join()
-    assert process.exitcode == 0
-
+from tests.support.limits import ends
 
 N = 1 << 20
 TEXTS = {
