@@ -1,23 +1,34 @@
-"""Runs work with a limit of processor time."""
+"""Runs work with limits of processor time and memory."""
 
 from __future__ import annotations
 
-import multiprocessing
 import resource
+import signal
 from collections.abc import Callable
+from pathlib import Path
 
 SECONDS = 20
 """Of processor time, so that other work on the machine does not count; without the bounds these take hours."""
 
 
-def ends(work: Callable[[], object]) -> None:
-    """Run `work` in a process of its own, which is killed after so many seconds."""
+def ends(work: Callable[[], object], memory: int | None = None) -> None:
+    """Run `work`, which fails after so many seconds. memory: bytes that it may use besides those in use now.
 
-    def limited() -> None:
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    In this process: a fork of a process with threads may wait for ever.
+    """
+
+    def late(*_: object) -> None:
+        raise AssertionError(f"more than {SECONDS} s of processor time")
+
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    before = signal.signal(signal.SIGPROF, late)
+    if memory is not None:
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + memory, limits[1]))
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
         work()
-
-    process = multiprocessing.get_context("fork").Process(target=limited)
-    process.start()
-    process.join()
-    assert process.exitcode == 0
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+        resource.setrlimit(resource.RLIMIT_AS, limits)

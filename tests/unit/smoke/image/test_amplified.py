@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -106,10 +105,9 @@ def test_a_small_image_takes_seconds_and_little_memory(tmp_path: Path, make: Cal
     image = layout(tmp_path, make())
 
     def work() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         assert run_static(image, None, []).results
 
-    ends(work)
+    ends(work, MEMORY)
 
 
 def test_preloaded_libraries_are_looked_up_in_time(tmp_path: Path) -> None:
