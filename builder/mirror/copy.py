@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Event, Lock
 
 from builder.digest import Digest
@@ -73,7 +74,6 @@ class Copier:
         self.report = MirrorReport()
         self._listener = listener
         self._lock = Lock()
-        self._registry = Registry()
         self._received: dict[str, int] = {}
         self._total = 0
         self._cancel = Event()
@@ -149,6 +149,11 @@ class Copier:
             return self._registry.blob(origin, item.digest, item.size)
 
         return chunks
+
+    @cached_property
+    def _registry(self) -> Registry:
+        # One client: it remembers which mirrors have a wrong blob.
+        return Registry()
 
     def _lacking(self, contents: list[Content]) -> list[Content]:
         """The files that the mirror does not have; with `verify` also those whose bytes are wrong."""

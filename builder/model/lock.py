@@ -11,7 +11,6 @@ from builder.model.common import Boolean, Commit, FileName, Name, RelativePath, 
 Size = Annotated[int, Field(ge=0, lt=2**53, strict=True)]
 """Bytes, within the integers that every JSON parser holds exactly."""
 
-
 Requirement = Annotated[str, Field(pattern=r"^[A-Za-z0-9][^\x00-\x1f\x7f@/$\\]*$", max_length=4096)]
 """The name of a distribution and its versions, as in PEP 508; it cannot be an option or name a file or an address.
 

@@ -13,6 +13,8 @@ from builder.project import Project
 
 BASE_DIGEST = "org.opencontainers.image.base.digest"
 """The label that names the base; one of the annotations that the OCI image specification defines."""
+VLLM_LABEL = "org.builder.vllm.version"
+"""The label with the version of vLLM in the image."""
 
 _EPOCH = "2020-01-01T00:00:00Z"
 """The date of an image without locked inputs: the modification time of every file in a layer."""
@@ -44,7 +46,7 @@ def labels(
     if profile is not None and profile != DEFAULT:
         labels["org.builder.profile"] = profile
     if base.vllm:
-        labels["org.builder.vllm.version"] = base.vllm
+        labels[VLLM_LABEL] = base.vllm
     if base.pin is not None and base.pin.manifest is not None:
         labels["org.opencontainers.image.base.name"] = base.pin.image
         labels[BASE_DIGEST] = base.pin.index or base.pin.manifest

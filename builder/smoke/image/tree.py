@@ -156,6 +156,17 @@ class ImageTree:
         """The paths of the regular files with this name, in any folder."""
         return [path for path in self._names.get(name, ()) if self.entries[path].kind == "file"]
 
+    def inside(self, folder: str) -> list[str]:
+        """The paths directly in a folder, given without links and leading slash."""
+        return self._folders.get(folder, [])
+
+    @cached_property
+    def _folders(self) -> dict[str, list[str]]:
+        folders: dict[str, list[str]] = {}
+        for path in self.entries:
+            folders.setdefault(path.rpartition("/")[0], []).append(path)
+        return folders
+
     @cached_property
     def _names(self) -> dict[str, list[str]]:
         names: dict[str, list[str]] = {}

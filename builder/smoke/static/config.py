@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from builder.pattern import compiled
+from builder.plan.imageconfig import VLLM_LABEL
 from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
 from builder.smoke.static.files import first_few
-from builder.smoke.static.python import VLLM_LABEL, distributions
+from builder.smoke.static.python import distributions
 
 _SETTINGS = {"Cmd", "Entrypoint", "Env", "Labels", "WorkingDir", "ExposedPorts"}
 """The fields that `builder` sets, and one that changes nothing."""

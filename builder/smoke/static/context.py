@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.scan import ScanOptions
 from builder.smoke.image.tree import ImageTree
+
+Result = TypeVar("Result")
+_MOST_FOLDERS = 64
 
 
 @dataclass(frozen=True)
@@ -20,13 +23,24 @@ class Context:
 
     tree: ImageTree
     base: int = 0
-    kept: dict[str, Any] = field(default_factory=dict)
-    """What one check has read and another needs, by the name of what it is."""
+    _kept: dict[str, Any] = field(default_factory=dict)
+
+    def once(self, name: str, read: Callable[[], Result]) -> Result:
+        """The result of `read`, which is called once: for what several checks need. name: what it is."""
+        if name not in self._kept:
+            self._kept[name] = read()
+        found: Result = self._kept[name]
+        return found
 
     @property
     def image(self) -> OpenedImage:
         """The manifest and configuration."""
         return self.tree.image
+
+    @property
+    def path(self) -> list[str]:
+        """The folders of PATH, as far as they are read."""
+        return self.image.env.get("PATH", "").split(":", _MOST_FOLDERS)[:_MOST_FOLDERS]
 
     def name(self, layer: int) -> str:
         """The name of a layer: the id under which it was built, else its number."""

@@ -181,10 +181,7 @@ def libraries(context: Context, *, allowed: Sequence[str] = ()) -> str:
 
 def searched(context: Context) -> list[str]:
     """The libraries where the loader looks: in LD_LIBRARY_PATH, ld.so.cache, ld.so.conf and the default folders."""
-    if "searched" not in context.kept:
-        context.kept["searched"] = list(_searched(context))
-    found: list[str] = context.kept["searched"]
-    return found
+    return context.once("searched", lambda: list(_searched(context)))
 
 
 def _searched(context: Context) -> Iterator[str]:
@@ -192,13 +189,9 @@ def _searched(context: Context) -> Iterator[str]:
     folders = context.image.env.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":", 64)[:64]
     # Debian's and Ubuntu's ld.so.conf name /usr/local/lib.
     folders += [*loader.configured(), "/usr/local/lib", *DEFAULT_FOLDERS]
-    inside: dict[str, list[str]] = {}
-    for path, entry in context.tree.entries.items():
-        if ".so" in path and (entry.kind == "symlink" or entry.machine == AARCH64):
-            inside.setdefault(posixpath.dirname(path), []).append(path)
     places = [context.tree.resolve(folder) for folder in folders if folder[:1] == "/" and context.tree.exists(folder)]
     paths = [path for named in loader.cache.values() for path in named]
-    paths += [path for folder in dict.fromkeys(places) for path in inside.get(folder, ())]
+    paths += [path for folder in dict.fromkeys(places) for path in context.tree.inside(folder) if ".so" in path]
     yield from (path for path in paths if context.tree.exists(path) and context.tree.stat(path).machine == AARCH64)
 
 

@@ -76,12 +76,9 @@ def programs(context: Context) -> str:
 
 def _in_path(context: Context) -> Iterator[str]:
     """The entries of the folders of PATH, in the order of PATH."""
-    inside: dict[str, list[str]] = {}
-    for path in context.tree.entries:
-        inside.setdefault(posixpath.dirname(path), []).append(path)
-    for folder in dict.fromkeys(context.image.env.get("PATH", "").split(":", 64)[:64]):
+    for folder in dict.fromkeys(context.path):
         try:
-            yield from sorted(inside.get(context.tree.resolve(folder), ())) if folder.startswith("/") else ()
+            yield from sorted(context.tree.inside(context.tree.resolve(folder))) if folder.startswith("/") else ()
         except PathNotFound:
             continue
 
@@ -91,7 +88,6 @@ def _script(context: Context, line: bytes) -> Iterator[str]:
     if line.endswith(b"\r"):
         yield "has a line that ends with a carriage return: the kernel takes it as part of the interpreter's name"
         return
-    folders = context.image.env.get("PATH", "").split(":", 64)[:64]
     names = line.decode(errors="replace").split()
     if names[:1] and names[0].endswith("/env"):
         # What `env` starts must be in PATH.
@@ -101,7 +97,7 @@ def _script(context: Context, line: bytes) -> Iterator[str]:
     if not names:
         yield "names no interpreter"
     for name in names:
-        found = [name] if "/" in name else [f"{folder}/{name}" for folder in folders]
+        found = [name] if "/" in name else [f"{folder}/{name}" for folder in context.path]
         if not any(_runs(context, path) for path in found) and not context.tree.absent:
             yield f"is run by {name}, which everybody can execute nowhere"
 
@@ -156,24 +152,25 @@ def mapped_libraries(context: Context) -> tuple[set[str], list[str]]:
 
     Raises PathNotFound when one may be in the base, which is not on this machine.
     """
-    if "mapped" not in context.kept:
-        loader = Loader(context.tree, context.image.env)
-        seen: set[str] = set()
-        bad: list[str] = []
-        # vLLM's libraries need those of torch, which are in memory then.
-        for pattern in _MAPPED:
-            for path in context.tree.match(pattern):
-                bad += _gaps(context, loader, f"/{path}", seen)
-        files = {posixpath.basename(path): context.tree.resolve(path) for path in seen}
-        for path in searched(context):
-            real = context.tree.resolve(path)
-            layer = context.tree.entries[real].layer
-            # Debian's packages, in the first layer, have some of the libraries that wheels bring.
-            if files.get(posixpath.basename(path), real) != real and layer > 0 and context.is_ours(layer):
-                bad.append(f"/{path} is a second copy of /{files[posixpath.basename(path)]}")
-        context.kept["mapped"] = seen, bad
-    found: tuple[set[str], list[str]] = context.kept["mapped"]
-    return found
+    return context.once("mapped", lambda: _mapped_libraries(context))
+
+
+def _mapped_libraries(context: Context) -> tuple[set[str], list[str]]:
+    loader = Loader(context.tree, context.image.env)
+    seen: set[str] = set()
+    bad: list[str] = []
+    # vLLM's libraries need those of torch, which are in memory then.
+    for pattern in _MAPPED:
+        for path in context.tree.match(pattern):
+            bad += _gaps(context, loader, f"/{path}", seen)
+    files = {posixpath.basename(path): context.tree.resolve(path) for path in seen}
+    for path in searched(context):
+        real = context.tree.resolve(path)
+        layer = context.tree.entries[real].layer
+        # Debian's packages, in the first layer, have some of the libraries that wheels bring.
+        if files.get(posixpath.basename(path), real) != real and layer > 0 and context.is_ours(layer):
+            bad.append(f"/{path} is a second copy of /{files[posixpath.basename(path)]}")
+    return seen, bad
 
 
 def _gaps(context: Context, loader: Loader, root: str, seen: set[str]) -> Iterator[str]:

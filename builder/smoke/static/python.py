@@ -6,12 +6,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from builder.knowledge.table import load_table
+from builder.plan.imageconfig import VLLM_LABEL
 from builder.smoke.check import CheckFailed, CheckNotRun, check_kind
 from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
 from builder.smoke.static.files import first_few
-
-VLLM_LABEL = "org.builder.vllm.version"
 
 
 @check_kind("static", "distribution", Reads())
@@ -80,10 +79,7 @@ def vllm_env(context: Context, *, version: str | None = None, names: Sequence[st
 
 def installed(context: Context) -> list[tuple[str, str, str, int]]:
     """Every distribution: its folder, name, version and layer."""
-    if "installed" not in context.kept:
-        context.kept["installed"] = _installed(context)
-    found: list[tuple[str, str, str, int]] = context.kept["installed"]
-    return found
+    return context.once("installed", lambda: _installed(context))
 
 
 def _installed(context: Context) -> list[tuple[str, str, str, int]]:

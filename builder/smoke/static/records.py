@@ -53,10 +53,7 @@ _Stated = tuple[dict[tuple[str, int], set[tuple[bytes, str]]], list[str]]
 
 
 def _stated(context: Context) -> _Stated:
-    if "records" not in context.kept:
-        context.kept["records"] = _read_records(context)
-    found: _Stated = context.kept["records"]
-    return found
+    return context.once("records", lambda: _read_records(context))
 
 
 def _read_records(context: Context) -> _Stated:
@@ -133,7 +130,7 @@ def imports(context: Context) -> str:
 
 def _script_folders(context: Context) -> frozenset[str]:
     """The folders that come first in sys.path: that of a script in PATH, and the working directory for `python -m`."""
-    folders = [*context.image.env.get("PATH", "").split(":", 64)[:64], context.image.settings.get("WorkingDir") or "/"]
+    folders = [*context.path, context.image.settings.get("WorkingDir") or "/"]
     return frozenset(folder.strip("/") for folder in folders)
 
 
