@@ -10,9 +10,10 @@ from pydantic import BaseModel, ValidationError
 
 from builder.digest import Digest
 from builder.errors import NetworkError
-from builder.jsontext import first_problem, parse_json
+from builder.jsontext import first_problem
 from builder.model.canonical import canonical
 from builder.model.plan import Plan, Variable
+from builder.oci.document import parse_document
 from builder.oci.manifest import OCI_MANIFEST, Manifest, parse_manifest
 from builder.store.records import LayerRecord
 
@@ -123,9 +124,11 @@ def parse_base(reference: str, manifest: bytes, config: bytes) -> BaseImage:
     if parsed.is_index:
         raise NetworkError("the base's manifest is an index", id="base-manifest-index", where=reference)
     try:
-        found = parse_json(config)
-    except ValueError:
-        raise NetworkError("the base's config is not valid JSON", id="base-config-malformed", where=reference) from None
+        found = parse_document(config)
+    except ValueError as error:
+        raise NetworkError(
+            f"the base's config is malformed: {error}", id="base-config-malformed", where=reference
+        ) from None
     try:
         _BaseConfig.model_validate(found)
         return BaseImage(reference, parsed, found)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from builder.digest import Digest, is_digest
 from builder.errors import NetworkError, PinError
-from builder.jsontext import parse_json
+from builder.oci.document import parse_document
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
@@ -19,6 +19,9 @@ DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 MANIFESTS = (OCI_MANIFEST, DOCKER_MANIFEST)
 INDEXES = (OCI_INDEX, DOCKER_LIST)
+
+_ATTESTATION = "vnd.docker.reference.type"
+"""The annotation of an attestation in an index."""
 
 MANIFEST_LIMIT = 4 << 20
 """In bytes: every registry accepts manifests of this size, and this client reads no larger ones."""
@@ -67,9 +70,9 @@ class Manifest:
 def parse_manifest(data: bytes, content_type: str = "", where: str = "") -> Manifest:
     """Parse and check a manifest or index. content_type: the header of the answer. Raises NetworkError."""
     try:
-        document = parse_json(data)
-    except ValueError:
-        raise _malformed(where, "it is not valid JSON, or has a key twice") from None
+        document = parse_document(data)
+    except ValueError as error:
+        raise _malformed(where, f"it is not valid JSON, or another program reads it differently: {error}"[:300]) from None
     version = document.get("schemaVersion") if isinstance(document, dict) else None
     if type(version) is not int or version != 2:
         raise _malformed(where, "it is not a manifest of schema version 2")
@@ -95,21 +98,35 @@ def parse_manifest(data: bytes, content_type: str = "", where: str = "") -> Mani
 
 
 def choose_platform(index: Manifest, platform: str, where: str = "") -> Digest:
-    """The digest of the manifest for `platform` (os/architecture[/variant]) in an index. Raises PinError."""
+    """The digest of the manifest for `platform` (os/architecture[/variant]) in an index. Raises PinError.
+
+    An index with two entries for the platform is refused: engines differ in the one that they run.
+    """
     wanted = _normal(*platform.split("/"))
+    fitting: dict[str, dict[str, Any]] = {}
     there = []
-    for entry in index.json["manifests"]:
+    for entry in index.json.get("manifests") or ():
         found = entry.get("platform") or {}
-        # An attestation is listed as a manifest for the platform unknown/unknown.
-        if "vnd.docker.reference.type" in (entry.get("annotations") or {}) or found.get("os") == "unknown":
+        names = [found.get(key, "") for key in ("os", "architecture", "variant")]
+        if found and _normal(*names) == wanted:
+            fitting[entry["digest"]] = entry
+        elif found.get("os") == "unknown" or _ATTESTATION in (entry.get("annotations") or {}):
+            # BuildKit lists an attestation as a manifest for the platform unknown/unknown.
             continue
-        if entry["mediaType"] not in MANIFESTS:
-            there.append("an index" if entry["mediaType"] in INDEXES else "an artifact")
-            continue
-        if _normal(found.get("os", ""), found.get("architecture", ""), found.get("variant", "")) == wanted:
-            return Digest(entry["digest"])
-        name = "/".join(found.get(key, "") for key in ("os", "architecture", "variant")).strip("/")
-        there.append(name or "an image for no platform")
+        else:
+            there.append(_kind(entry) or "/".join(names).strip("/") or "an image for no platform")
+    if len(fitting) > 1:
+        raise PinError(
+            f"several {platform} images in this index",
+            id="platform-ambiguous",
+            where=where,
+            cause="container engines differ in the image that they run",
+            next=f"name the digest of one: {', '.join(fitting)}"[:300],
+        )
+    for digest, entry in fitting.items():
+        if not (kind := _kind(entry)):
+            return Digest(digest)
+        there.append(kind)
     raise PinError(
         f"no {platform} image in this index",
         id="platform-missing",
@@ -119,15 +136,24 @@ def choose_platform(index: Manifest, platform: str, where: str = "") -> Digest:
     )
 
 
+def _kind(entry: Mapping[str, Any]) -> str:
+    """What an entry of an index is; "" for an image."""
+    if _ATTESTATION in (entry.get("annotations") or {}):
+        return "an attestation"
+    if entry["mediaType"] in MANIFESTS:
+        return ""
+    return "an index" if entry["mediaType"] in INDEXES else "an artifact"
+
+
 def check_platform(config: bytes, platform: str, where: str = "") -> None:
     """Raise PinError unless `platform` is the platform in an image's config."""
     try:
-        document = parse_json(config)
+        document = parse_document(config)
     except ValueError:
         document = None
     found = document if isinstance(document, dict) else {}
     parts = ["" if found.get(key) is None else found[key] for key in ("os", "architecture", "variant")]
-    if all(isinstance(part, str) for part in parts) and _normal(*parts) == _normal(*platform.split("/")):
+    if all(isinstance(part, str) for part in parts) and parts[0] and _normal(*parts) == _normal(*platform.split("/")):
         return
     found_platform = ascii("/".join(str(part) for part in parts).strip("/"))[1:-1][:100]
     raise PinError(
@@ -170,9 +196,11 @@ def verified(chunks: Iterator[bytes], digest: Digest, where: str = "", size: int
 
 
 def _normal(os: str = "", architecture: str = "", variant: str = "", *_: str) -> tuple[str, str, str]:
-    # Docker writes arm64 with and without the variant v8, arm with and without v7; both mean the same.
+    # As containerd: arm64 is also aarch64 and arm64/v8, arm is arm/v7, and no operating system is the machine's.
+    architecture = {"aarch64": "arm64"}.get(architecture.lower(), architecture.lower())
     usual = {"arm64": "v8", "arm": "v7"}.get(architecture, "")
-    return os, architecture, variant or usual
+    number = variant.lower().removeprefix("v")
+    return os.lower() or "linux", architecture, f"v{number}" if number else usual
 
 
 def _descriptor(value: dict[str, Any]) -> Descriptor:

@@ -11,9 +11,10 @@ from typing import Any, BinaryIO
 
 from builder.digest import Digest
 from builder.errors import InvalidError, NetworkError, UsageError
-from builder.jsontext import first_problem, parse_json
+from builder.jsontext import first_problem
 from builder.oci.assemble import SomeConfig
-from builder.oci.manifest import MANIFEST_LIMIT, Manifest, parse_manifest
+from builder.oci.document import parse_document
+from builder.oci.manifest import MANIFEST_LIMIT, Manifest, choose_platform, parse_manifest
 from builder.regular import NotRegularError, open_regular, read_regular
 
 _MOST_LAYERS = 1000
@@ -107,8 +108,8 @@ def open_image(layout: Path, digest: Digest | None = None) -> OpenedImage:
     """Read an image's manifest and configuration.
 
     digest: of a manifest or an index; None: the only image in the layout's index.json. Of an index, the linux/arm64
-    image is opened. Raises UsageError when the folder is not a layout, InvalidError when there is no such image or
-    a blob is damaged.
+    image is opened. Raises UsageError when the folder is not a layout, PinError when the index has no image for this
+    platform or several, InvalidError when a blob is missing or damaged.
     """
     if not (layout / "index.json").exists() and digest is None:
         raise UsageError(
@@ -140,12 +141,12 @@ def read_config(data: bytes, where: str) -> dict[str, Any]:
     from pydantic import ValidationError
 
     try:
-        found = parse_json(data)
+        found = parse_document(data)
         SomeConfig.model_validate(found)
     except ValidationError as error:
         raise InvalidError(f"invalid configuration: {first_problem(error)}", id="config-invalid", where=where) from None
     except ValueError as error:
-        raise InvalidError(f"the configuration is not JSON: {error}", id="config-not-json", where=where) from None
+        raise InvalidError(f"the configuration cannot be read: {error}", id="config-not-json", where=where) from None
     assert isinstance(found, dict)
     return found
 
@@ -157,17 +158,8 @@ def blob_path(layout: Path, digest: Digest) -> Path:
 
 def _one(layout: Path, index: Manifest) -> Digest:
     found = index.json.get("manifests") or []
-    if len(found) > 1:
-        wanted = {"os": "linux", "architecture": "arm64"}
-        found = [item for item in found if wanted.items() <= (item.get("platform") or {}).items()]
-    if len(found) != 1:
-        raise InvalidError(
-            f"the index has {len(found)} images for linux/arm64, expected one",
-            id="index-ambiguous",
-            where=str(layout),
-            next="name the digest of the image",
-        )
-    return Digest(found[0]["digest"])
+    # Some programs write the only image of a layout without its platform.
+    return Digest(found[0]["digest"]) if len(found) == 1 else choose_platform(index, "linux/arm64", str(layout))
 
 
 def _manifest(path: Path, digest: Digest | None = None) -> Manifest:

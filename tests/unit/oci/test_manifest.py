@@ -41,12 +41,40 @@ def test_arm64_is_arm64_v8(kind: str, platform: str, wanted: str) -> None:
     assert choose_platform(found, wanted) == C
 
 
+ATTESTS = {"vnd.docker.reference.type": "attestation-manifest", "vnd.docker.reference.digest": C}
+
+
 def test_attestations_are_not_images() -> None:
-    told = {"vnd.docker.reference.type": "attestation-manifest", "vnd.docker.reference.digest": C}
     found = parse_manifest(
-        index(entry(A, "unknown/unknown", **told), entry(B, "linux/arm64", **told), entry(C, "linux/arm64"))
+        index(entry(A, "unknown/unknown", **ATTESTS), entry(B, "linux/amd64", **ATTESTS), entry(C, "linux/arm64"))
     )
     assert choose_platform(found, "linux/arm64") == C
+    with fails(PinError, "platform-missing") as caught:
+        choose_platform(parse_manifest(index(entry(C, "linux/arm64", **ATTESTS))), "linux/arm64")
+    assert caught.value.cause == "it holds an attestation"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        entry(A, "linux/arm64/v8"),
+        entry(A, "linux/arm64/8"),
+        entry(A, "linux/aarch64"),
+        entry(A, "Linux/ARM64"),
+        entry(A, "/arm64"),
+        # docker's classic store does not know attestations, and follows an index in an index.
+        entry(A, "linux/arm64", **ATTESTS),
+        {**entry(A, "linux/arm64"), "mediaType": OCI_INDEX},
+    ],
+    ids=lambda other: "/".join(other["platform"].values()) + ("", " attests")["annotations" in other],
+)
+def test_an_index_with_two_images_for_the_platform_is_refused(other: dict[str, Any]) -> None:
+    for entries in ((other, entry(C, "linux/arm64")), (entry(C, "linux/arm64"), other)):
+        with fails(PinError, "platform-ambiguous"):
+            choose_platform(parse_manifest(index(*entries)), "linux/arm64")
+    # One manifest that is listed twice is one image.
+    twice = parse_manifest(index(entry(C, "linux/arm64"), entry(C, "linux/arm64/v8")))
+    assert choose_platform(twice, "linux/arm64") == C
 
 
 def test_an_index_without_the_platform_names_its_platforms() -> None:
@@ -54,6 +82,18 @@ def test_an_index_without_the_platform_names_its_platforms() -> None:
     with fails(PinError, "platform-missing") as caught:
         choose_platform(found, "linux/arm64")
     assert caught.value.cause == "it holds linux/amd64, linux/arm/v7"
+
+
+@pytest.mark.parametrize("name", ["Layers", "layer\u017f", "CONFIG", "mediatype", "Manifests"])
+def test_names_that_go_takes_for_others_are_refused(name: str) -> None:
+    # Go's parser ignores case (and takes the long s for s), and its last member wins.
+    with fails(NetworkError, "manifest-malformed") as caught:
+        parse_manifest(changed(**{name: []}))
+    assert "container engines read" in str(caught.value.cause)
+    inside = {**json.loads(image_manifest())["config"], "Digest": A}
+    with fails(NetworkError, "manifest-malformed"):
+        parse_manifest(changed(config=inside))
+    assert parse_manifest(changed(annotations={name: "any"})).media_type == OCI_MANIFEST
 
 
 def test_a_missing_media_type_is_derived() -> None:

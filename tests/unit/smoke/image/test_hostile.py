@@ -58,6 +58,26 @@ def test_a_configuration_that_is_not_json_is_invalid(data: bytes) -> None:
         read_config(data, "x")
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"config": {}, "Config": {"Entrypoint": ["/bin/evil"]}},
+        {"config": {"Cmd": ["good"], "cmd": ["evil"]}},
+        {"rootf\u017f": {"diff_ids": []}},
+        {"history": [{"Created_By": "builder: vllm"}]},
+    ],
+)
+def test_names_that_go_takes_for_others_are_invalid(config: dict[str, Any]) -> None:
+    # Go's parser ignores case and takes the last of such members: docker would run another program.
+    with fails(InvalidError, "config-not-json"):
+        read_config(json.dumps({**PLATFORM, **config}).encode(), "x")
+
+
+def test_names_of_labels_have_their_case() -> None:
+    names = {"config": {"Labels": {"Cmd": "a", "cmd": "b"}, "Volumes": {"/CMD": {}, "/cmd": {}}}}
+    assert read_config(json.dumps({**PLATFORM, **names}).encode(), "x")["config"] == names["config"]
+
+
 def test_optional_members_of_a_configuration_may_be_absent() -> None:
     config: dict[str, Any] = {**PLATFORM, "config": None, "history": None}
     assert read_config(json.dumps(config).encode(), "x") == config

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from builder.digest import Digest
-from builder.errors import InvalidError
+from builder.errors import InvalidError, PinError
 from builder.smoke.image import index
 from builder.smoke.image.layerstream import member_path
 from builder.smoke.image.opened import open_image
@@ -196,7 +196,12 @@ def test_the_image_of_an_index(tmp_path: Path) -> None:
     assert open_image(where).digest == arm["digest"]
     assert open_image(where, Digest(amd["digest"])).config["architecture"] == "amd64"
     (where / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [arm, amd]}))
-    with fails(InvalidError, "index-ambiguous"):
+    with fails(PinError, "platform-missing"):
+        open_image(where)
+    # podman prefers the exact variant, docker the first that fits.
+    described[1]["platform"] = {"os": "linux", "architecture": "arm64", "variant": "v8"}
+    (where / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": described}))
+    with fails(PinError, "platform-ambiguous"):
         open_image(where)
     with fails(InvalidError, "blob-missing"):
         open_image(where, Digest.from_hex("0" * 64))
