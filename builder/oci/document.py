@@ -36,6 +36,6 @@ def parse_document(data: bytes) -> Any:
         elif isinstance(value, dict):
             for name in value:
                 if (other := _FOLDED.get(name.casefold(), name)) != name:
-                    raise ValueError(f"container engines read {ascii(name)} as {other!r}")
+                    raise ValueError(f"container engines read {name!a} as {other!r}")
             todo += (member for name, member in value.items() if name not in _MAPS)
     return document

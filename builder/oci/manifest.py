@@ -72,7 +72,7 @@ def parse_manifest(data: bytes, content_type: str = "", where: str = "") -> Mani
     try:
         document = parse_document(data)
     except ValueError as error:
-        raise _malformed(where, f"it is not valid JSON, or another program reads it differently: {error}"[:300]) from None
+        raise _malformed(where, f"it is not valid JSON: {error}"[:300]) from None
     version = document.get("schemaVersion") if isinstance(document, dict) else None
     if type(version) is not int or version != 2:
         raise _malformed(where, "it is not a manifest of schema version 2")
