@@ -1,11 +1,14 @@
-"""Calls one function for many items in parallel threads."""
+"""Calls functions in parallel threads, which neither an error nor a signal waits for without end."""
 
 from __future__ import annotations
 
-import queue
+import contextlib
+from collections import deque
 from collections.abc import Callable, Sequence
-from threading import Thread
-from typing import TypeVar
+from functools import partial
+from threading import Condition, Thread
+from types import TracebackType
+from typing import Self, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -13,10 +16,74 @@ Failure = TypeVar("Failure", bound=Exception)
 
 WORKERS = 24
 """Threads. More than processors, because the calls wait for the network."""
+PATIENCE = 1.2
+"""Seconds in which running calls end after an error or a signal. A call that waits for a silent server stays behind."""
+
+
+class Pool:
+    """Daemon threads that make the calls which `submit` gets, in order. Use it in a `with` statement.
+
+    When a call or the body raises, no further call begins; at the end of the body running calls get PATIENCE seconds.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._free = workers
+        self._todo: deque[Callable[[], object]] = deque()
+        self._running = 0
+        self._failure: BaseException | None = None
+        self._changed = Condition()
+
+    def submit(self, call: Callable[[], object]) -> None:
+        """Make a call as soon as a thread is free. Any thread may submit."""
+        with self._changed:
+            self._todo.append(call)
+            if self._free:
+                self._free -= 1
+                Thread(target=self._work, daemon=True).start()
+
+    def wait(self) -> None:
+        """Return when all calls have ended. Raises the first exception of a call, at once."""
+        with self._changed:
+            while (self._todo or self._running) and self._failure is None:
+                # With a limit: a signal that the kernel gives to another thread is handled when this one wakes.
+                self._changed.wait(0.5)
+            if self._failure is not None:
+                raise self._failure
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                if not self._todo or self._failure is not None:
+                    self._free += 1
+                    return
+                call = self._todo.popleft()
+                self._running += 1
+            try:
+                call()
+            except BaseException as error:
+                with self._changed:
+                    self._failure = self._failure or error
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._changed:
+            self._todo.clear()
+            self._changed.wait_for(lambda: not self._running, PATIENCE)
 
 
 def each(
-    function: Callable[[Item], Result], items: Sequence[Item], expected: type[Failure], workers: int = WORKERS
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    expected: type[Failure],
+    workers: int = WORKERS,
+    stopping: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
 ) -> list[Result | Failure]:
     """`every`, where an `expected` exception is a result."""
 
@@ -26,45 +93,30 @@ def each(
         except expected as error:
             return error
 
-    return every(call, items, workers)
+    return every(call, items, workers, stopping)
 
 
-def every(function: Callable[[Item], Result], items: Sequence[Item], workers: int = WORKERS) -> list[Result]:
-    """The results of `function` for every item, in order. The first exception propagates.
+def every(
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    workers: int = WORKERS,
+    stopping: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
+) -> list[Result]:
+    """The results of `function` for every item, in order. The first exception propagates, also that of a signal.
 
-    Neither that nor Ctrl-C waits for running calls: the threads are daemons.
+    After an exception no call begins. stopping: entered then, for PATIENCE seconds at most; it makes running calls end.
     """
-    todo: queue.SimpleQueue[tuple[int, Item]] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[int, Callable[[], Result]]] = queue.SimpleQueue()
-    for pair in enumerate(items):
-        todo.put(pair)
-
-    def work() -> None:
-        while True:
-            try:
-                place, item = todo.get_nowait()
-            except queue.Empty:
-                return
-            done.put((place, _outcome(function, item)))
-
-    for _ in range(min(workers, len(items))):
-        Thread(target=work, daemon=True).start()
     results: dict[int, Result] = {}
-    while len(results) < len(items):
-        place, outcome = done.get()
-        results[place] = outcome()
+
+    def call(place: int, item: Item) -> None:
+        results[place] = function(item)
+
+    with contextlib.ExitStack() as ends, Pool(workers) as pool:
+        try:
+            for place, item in enumerate(items):
+                pool.submit(partial(call, place, item))
+            pool.wait()
+        except BaseException:
+            ends.enter_context(stopping())
+            raise
     return [results[place] for place in range(len(items))]
-
-
-def _outcome(function: Callable[[Item], Result], item: Item) -> Callable[[], Result]:
-    """Call the function now; the returned callable repeats its result or exception in the calling thread."""
-    try:
-        result = function(item)
-    except BaseException as error:
-        raised = error
-
-        def again() -> Result:
-            raise raised
-
-        return again
-    return lambda: result

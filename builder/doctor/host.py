@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from builder.engine.containers import ListedContainer
+from builder.engine.process import output
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,15 @@ class Outcome:
 
     code: int
     text: str
+
+
+def answer(words: Sequence[str], timeout: float) -> Outcome | None:
+    """The outcome of a command; None when it does not exist, takes longer than `timeout` seconds or prints too much."""
+    try:
+        done = output(words, timeout=timeout)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return Outcome(done.status, done.text + (done.errors if done.status else ""))
 
 
 class Host(Protocol):
@@ -43,11 +53,7 @@ class ThisHost:
     """The machine that this process runs on."""
 
     def run(self, *words: str) -> Outcome | None:
-        try:
-            done = subprocess.run(words, capture_output=True, text=True, timeout=20, check=False)
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return Outcome(done.returncode, done.stdout + (done.stderr if done.returncode else ""))
+        return answer(words, 20)
 
     def read(self, path: str) -> str | None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 from pathlib import Path
@@ -19,7 +20,7 @@ class BuildahEngine:
     """`buildah build` with chroot isolation, inside namespaces of its own.
 
     Chroot isolation refuses `--network none`, so buildah itself runs in an empty network namespace, except while it
-    pulls a base. In a private mount namespace every mount disappears with buildah, even when buildah is killed.
+    pulls a base. In private namespaces every mount and process disappears with buildah, even when buildah is killed.
     """
 
     name = "buildah"
@@ -93,12 +94,25 @@ def _may_log_in() -> bool:
 
 
 def _namespaces(*, network: bool) -> list[str]:
-    argv = ["unshare", "--mount", "--fork", "--kill-child"]
-    if not network:
-        argv.append("--net")
+    return [*_own_processes(), *_rights(network=network)]
+
+
+@functools.cache
+def _own_processes() -> tuple[str, ...]:
+    """`unshare` with processes of its own, so that what a step leaves in the background ends with the build.
+
+    Without them where /proc cannot be mounted, as for a user who is not root inside a container.
+    """
+    plain = ("unshare", "--mount", "--fork", "--kill-child")
+    own = (*plain, "--pid", "--mount-proc")
+    return own if capture([*own, *_rights(network=False), "true"])[0] == 0 else plain
+
+
+def _rights(*, network: bool) -> list[str]:
+    words = [] if network else ["--net"]
     if os.geteuid() != 0:
-        argv += ["--map-root-user", "--map-auto", "--user"]
-    return argv
+        words += ["--map-root-user", "--map-auto", "--user"]
+    return words
 
 
 def _overlay(folder: Path) -> bool:

@@ -7,17 +7,23 @@ import os
 import selectors
 import signal
 import subprocess
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Event
 from typing import IO
 
 from builder.engine.interface import Log
 from builder.errors import Cancelled
 
-PATIENCE = 10.0
-"""Seconds that a process has to end after SIGTERM."""
+PATIENCE = 0.7
+"""Seconds that a process has to end after SIGTERM: `builder` itself ends within two."""
+_LONGEST = 1 << 20
+"""Bytes that a short process may print."""
+_LONGEST_LINE = 1 << 16
+"""Bytes; a longer line of output is read as several."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,8 @@ def _lines(stream: IO[bytes], cancel: Event | None) -> Iterator[str]:
             if not data:
                 break
             *complete, pending = (pending + data).split(b"\n")
+            if len(pending) > _LONGEST_LINE:
+                complete, pending = [*complete, pending], b""
             yield from filter(None, (raw.decode("utf-8", "replace").rstrip() for raw in complete))
     if pending:
         yield pending.decode("utf-8", "replace").rstrip()
@@ -95,19 +103,99 @@ def stop(process: subprocess.Popen[bytes]) -> None:
             continue
 
 
-def capture(argv: Sequence[str], *, timeout: float = 10.0) -> tuple[int, str]:
-    """Exit status and output of a short command; status 127 when it does not exist, 124 when it takes too long."""
+@dataclass(frozen=True)
+class Captured:
+    """The exit status of a process, its standard output and its standard error."""
+
+    status: int
+    out: bytes
+    err: bytes
+
+    @property
+    def text(self) -> str:
+        """Its standard output."""
+        return self.out.decode("utf-8", "replace")
+
+    @property
+    def errors(self) -> str:
+        """Its standard error."""
+        return self.err.decode("utf-8", "replace")
+
+
+class OutputTooLongError(subprocess.SubprocessError):
+    """A process has printed more than was allowed."""
+
+
+def output(
+    argv: Sequence[str],
+    *,
+    timeout: float,
+    limit: int = _LONGEST,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    cancel: Event | None = None,
+    own_session: bool = True,
+) -> Captured:
+    """Run a short process to its end, and return what it printed: `limit` bytes at most.
+
+    timeout: in seconds. env: all of its variables; None: those of this process. own_session: its children end with it,
+    but it has no terminal to ask its user. Returns when the process has ended; a child of it may keep the output open.
+    Raises OSError, TimeoutExpired, OutputTooLongError, and Cancelled when `cancel` is set; the process is then ended.
+    """
+    end = time.monotonic() + timeout
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=folder, start_new_session=own_session
+    )
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    printed = {process.stdout: bytearray(), process.stderr: bytearray()}
     try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=timeout,
-            check=False,
-        )
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(stdin)
+            process.stdin.close()
+        with selectors.DefaultSelector() as selector:
+            for stream in printed:
+                selector.register(stream, selectors.EVENT_READ, stream)
+            while selector.get_map():
+                ended = process.poll() is not None
+                ready = selector.select(0 if ended else 0.02)
+                for key, _ in ready:
+                    chunk = os.read(key.fd, 1 << 16)
+                    printed[key.data] += chunk
+                    if not chunk:
+                        selector.unregister(key.data)
+                if sum(map(len, printed.values())) > limit:
+                    raise OutputTooLongError(f"{argv[0]} printed more than {limit} bytes")
+                if ended and not ready:
+                    break
+                if cancel is not None and cancel.is_set():
+                    raise Cancelled
+                if time.monotonic() > end:
+                    raise subprocess.TimeoutExpired(argv, timeout)
+        status = process.wait(max(0.0, end - time.monotonic()))
+        return Captured(status, bytes(printed[process.stdout]), bytes(printed[process.stderr]))
+    except BaseException:
+        if own_session:
+            stop(process)
+        raise
+    finally:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, *printed):
+            with contextlib.suppress(OSError):
+                stream.close()
+
+
+def capture(argv: Sequence[str], *, timeout: float = 10.0) -> tuple[int, str]:
+    """Exit status and output of a short command, standard error included.
+
+    Status 127 when it does not exist, 124 when it takes too long or prints too much.
+    """
+    try:
+        done = output(argv, timeout=timeout)
     except (FileNotFoundError, PermissionError):
         return 127, ""
-    except subprocess.TimeoutExpired:
+    except subprocess.SubprocessError:
         return 124, ""
-    return done.returncode, done.stdout.decode("utf-8", "replace").strip()
+    return done.status, (done.text + done.errors).strip()

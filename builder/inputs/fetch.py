@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 ROUNDS = 3
 LONGEST_WAIT = 60.0
 """Seconds; the limit of a wait that a mirror asks for."""
+_PATIENCE = 0.7
+"""Seconds in which transfers end after an error or a cancellation."""
 
 
 def fetch(
@@ -126,7 +128,7 @@ class _Pool:
                 left -= report.state == "done"
         finally:
             self.cancel.set()
-            deadline = time.monotonic() + 2
+            deadline = time.monotonic() + _PATIENCE
             for thread in threads:
                 thread.join(max(0.0, deadline - time.monotonic()))
             # A thread that waits in a silent connection stays behind; the partial file that it wrote does not.

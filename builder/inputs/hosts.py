@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from builder.engine.process import output
 from builder.inputs import mirrors
 
 GITHUB = "https://github.com"
@@ -70,8 +71,8 @@ def _host_deb_roots() -> tuple[str, ...]:
 def _indextargets() -> str:
     command = ["apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired):
+        return output(command, timeout=20).text
+    except (OSError, subprocess.SubprocessError):
         return ""
 
 

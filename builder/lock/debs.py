@@ -10,12 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
+from builder.engine.process import Captured, output
 from builder.errors import NetworkError, PinError, UsageError
 from builder.inputs.mirrors import deb822, redact, without_logins
 from builder.model.lock import Deb, DebRequest
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 """The archive's keys, from the package debian-archive-keyring of Debian and Ubuntu."""
+
+_SECONDS = 900
+_LONGEST = 64 << 20
+"""Bytes of the descriptions of all packages of a request."""
 
 _CONFIG = """\
 Dir::Etc "{folder}/etc";
@@ -57,8 +62,8 @@ def resolve_debs(request: DebRequest, roots: Sequence[str], *, keyring: Path = K
             folder = Path(name)
             _prepare(folder, request, root, keyring)
             update = _apt(folder, "apt-get", "-qq", "-o", "APT::Update::Error-Mode=any", "update")
-            if update.returncode:
-                failures.append(f"{redact(root)}: {_last_line(update.stderr)}")
+            if update.status:
+                failures.append(f"{redact(root)}: {_last_line(update.errors)}")
                 continue
             return _resolve(folder, request)
     raise NetworkError(f"cannot read the package lists of {what}", id="deb-lists-unreadable", cause="; ".join(failures))
@@ -76,16 +81,16 @@ def _prepare(folder: Path, request: DebRequest, root: str, keyring: Path) -> Non
 
 def _resolve(folder: Path, request: DebRequest) -> tuple[Deb, ...]:
     result = _apt(folder, "apt-get", "-qq", "-y", "--print-uris", "install", "--", *request.packages)
-    if result.returncode:
+    if result.status:
         raise PinError(
             f"apt cannot satisfy the request for {request.suite} {request.architecture}",
             id="deb-request-unsatisfiable",
-            cause=_last_line(result.stderr),
+            cause=_last_line(result.errors),
             next="correct the packages in recipes/locks/requests.yaml",
         )
-    names = parse_uris(result.stdout)
+    names = parse_uris(result.text)
     shown = _apt(folder, "apt-cache", "show", "--no-all-versions", "--", *(f"{name}={ver}" for name, ver in names))
-    return debs_of(shown.stdout, names)
+    return debs_of(shown.text, names)
 
 
 def parse_uris(text: str) -> list[tuple[str, str]]:
@@ -118,14 +123,16 @@ def debs_of(stanzas: str, wanted: Sequence[tuple[str, str]]) -> tuple[Deb, ...]:
     )
 
 
-def _apt(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+def _apt(folder: Path, *command: str) -> Captured:
     environ = {**os.environ, "APT_CONFIG": str(folder / "apt.conf"), "LC_ALL": "C"}
     try:
-        return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        return output(command, env=environ, timeout=_SECONDS, limit=_LONGEST)
     except FileNotFoundError:
         raise UsageError(
             f"{command[0]} is missing", id="apt-missing", next="lock Debian packages on Debian or Ubuntu"
         ) from None
+    except subprocess.SubprocessError as error:
+        raise NetworkError(f"{command[0]} has no result", id="apt-no-result", cause=str(error)) from None
 
 
 def _last_line(text: str) -> str:

@@ -8,11 +8,13 @@ import os
 import re
 import subprocess
 import tarfile
-import tempfile
 import zlib
+from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any, BinaryIO, cast
 
+from builder.engine.process import Captured, OutputTooLongError, output
 from builder.errors import InvalidError, NetworkError, PinError, UsageError
 from builder.inputs.mirrors import redact, without_logins
 from builder.unpack.entry import UnpackError
@@ -37,45 +39,39 @@ _LOCAL = (
 _GONE = ("couldn't find remote ref", "not found", "does not exist", "does not appear to be a git repository")
 
 
-def read_tag(address: str, tag: str) -> tuple[str, str]:
+def read_tag(address: str, tag: str, folder: Path, cancel: Event) -> tuple[str, str]:
     """The commit that a tag names (an annotated tag is followed), and the id of its tree.
 
-    address: of the repository. Raises UsageError without git, PinError when there is no such repository or tag, or the
-    tag names no commit, NetworkError when the repository does not answer.
+    address: of the repository. folder: a new one, for git. cancel: ends git. Raises UsageError without git, PinError
+    when there is no such repository or tag, or the tag names no commit, NetworkError when the repository does not answer.
     """
     ref = f"refs/tags/{tag}"
-    with tempfile.TemporaryDirectory(prefix="builder-git-") as folder:
-        _git(Path(folder), "init", "--quiet", "--bare")
-        done = _git(Path(folder), "fetch", "--quiet", "--no-tags", "--depth=1", "--", address, f"{ref}:{ref}")
-        if done.returncode and "dumb http" in done.stderr:
-            # A plain file server cannot serve a shallow fetch.
-            done = _git(Path(folder), "fetch", "--quiet", "--no-tags", "--", address, f"{ref}:{ref}")
-        if done.returncode:
-            raise _fetch_error(address, tag, done.stderr)
-        commit = _git(Path(folder), "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}").stdout.strip()
-        tree = _git(Path(folder), "rev-parse", "--verify", "--quiet", f"{ref}^{{tree}}").stdout.strip()
+    git = partial(_git, folder, cancel)
+    git("init", "--quiet", "--bare")
+    done = git("fetch", "--quiet", "--no-tags", "--depth=1", "--", address, f"{ref}:{ref}")
+    if done.status and "dumb http" in done.errors:
+        # A plain file server cannot serve a shallow fetch.
+        done = git("fetch", "--quiet", "--no-tags", "--", address, f"{ref}:{ref}")
+    if done.status:
+        raise _fetch_error(address, tag, done.errors)
+    commit = git("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}").text.strip()
+    tree = git("rev-parse", "--verify", "--quiet", f"{ref}^{{tree}}").text.strip()
     if not (re.fullmatch(r"[0-9a-f]{40}", commit) and re.fullmatch(r"[0-9a-f]{40}", tree)):
         raise PinError(f"the tag {tag} names no commit", id="git-tag-no-commit", where=redact(address))
     return commit, tree
 
 
-def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _git(folder: Path, cancel: Event, *arguments: str) -> Captured:
     environ = {name: value for name, value in os.environ.items() if name not in _LOCAL}
     environ |= {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:
-        return subprocess.run(
-            ["git", f"--git-dir={folder}", *arguments],
-            env=environ,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_SECONDS,
-            check=False,
-        )
+        return output(["git", f"--git-dir={folder}", *arguments], env=environ, timeout=_SECONDS, cancel=cancel)
     except FileNotFoundError:
         raise UsageError("the command git is missing", id="git-missing", next="install the package git") from None
     except subprocess.TimeoutExpired:
         raise NetworkError(f"git did not finish within {_SECONDS} s", id="git-timeout") from None
+    except OutputTooLongError as error:
+        raise NetworkError("git has no result", id="git-output-too-long", cause=str(error)) from None
 
 
 def _fetch_error(address: str, tag: str, output: str) -> PinError | NetworkError:

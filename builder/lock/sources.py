@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 
 from builder.digest import Digest
@@ -53,41 +56,59 @@ def look_up(
     """
     known = hosts or machine_hosts({"source"})
     before = {(source.name, source.version): source for source in locked}
-    return each(lambda key: _look_up(key, requests.sources[key[0]], before.get(key), known), wanted, BuilderError, 8)
+    cancel = Event()
+
+    @contextlib.contextmanager
+    def stopping() -> Iterator[None]:
+        cancel.set()
+        yield
+
+    # Of this thread: a thread that waits for a silent mirror would never remove its own.
+    with tempfile.TemporaryDirectory(prefix="builder-source-", ignore_cleanup_errors=True) as root:
+
+        def find(key: SourceKey) -> Source:
+            folder = Path(tempfile.mkdtemp(dir=root))
+            try:
+                return _look_up(key, requests.sources[key[0]], before.get(key), known, folder, cancel)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+
+        return each(find, wanted, BuilderError, 8, stopping)
 
 
-def _look_up(wanted: SourceKey, request: SourceRequest, before: Source | None, hosts: Hosts) -> Source:
+def _look_up(
+    wanted: SourceKey, request: SourceRequest, before: Source | None, hosts: Hosts, folder: Path, cancel: Event
+) -> Source:
     name, version = wanted
     where = f"{name}/{version}"
-    commit, tree = read_tag(f"{hosts.github}/{request.github}.git", request.tag_of(version))
+    commit, tree = read_tag(f"{hosts.github}/{request.github}.git", request.tag_of(version), folder / "git", cancel)
     mirrors = request.mirrors_of(version)
-    with tempfile.TemporaryDirectory(prefix="builder-source-") as folder:
-        path = Path(folder, archive_name(name, version))
-        draft = Source(
-            name=name, version=version, file=path.name, sha256="0" * 64, size=0, commit=commit, tree=tree,
-            mirrors=mirrors,
-        )  # fmt: skip
-        answers = _answers(from_source(draft, "1970-01-01T00:00:00Z"), hosts, path)
-        good = [answer for answer in answers if answer.failed is None]
-        details = "; ".join(
-            f"{redact(answer.address)}: {answer.failed or Digest.from_hex(answer.sha256)}" for answer in answers
+    path = folder / archive_name(name, version)
+    draft = Source(
+        name=name, version=version, file=path.name, sha256="0" * 64, size=0, commit=commit, tree=tree,
+        mirrors=mirrors,
+    )  # fmt: skip
+    answers = _answers(from_source(draft, "1970-01-01T00:00:00Z"), hosts, path)
+    good = [answer for answer in answers if answer.failed is None]
+    details = "; ".join(
+        f"{redact(answer.address)}: {answer.failed or Digest.from_hex(answer.sha256)}" for answer in answers
+    )
+    if not good:
+        if all(answer.failed and answer.failed.reason is Reason.GONE for answer in answers):
+            raise PinError(f"{where}: no mirror has its archive", id="source-archive-gone", cause=details)
+        raise NetworkError(f"{where}: no mirror serves its archive", id="source-archive-unreachable", cause=details)
+    if len({answer.sha256 for answer in good}) > 1:
+        raise PinError(f"{where}: its mirrors serve different archives", id="source-mirrors-differ", cause=details)
+    found = draft.model_copy(update={"sha256": good[0].sha256, "size": good[0].size})
+    missing = len(answers) < len(mirrors) or len(good) < len(answers)
+    if missing and (before is None or (before.sha256, before.mirrors) != (found.sha256, mirrors)):
+        raise NetworkError(
+            f"{where}: not every mirror could be compared",
+            id="source-mirrors-incomplete",
+            cause=details,
+            next="try again where all of them can be reached; BUILDER_DEB_MIRROR names a Debian archive",
         )
-        if not good:
-            if all(answer.failed and answer.failed.reason is Reason.GONE for answer in answers):
-                raise PinError(f"{where}: no mirror has its archive", id="source-archive-gone", cause=details)
-            raise NetworkError(f"{where}: no mirror serves its archive", id="source-archive-unreachable", cause=details)
-        if len({answer.sha256 for answer in good}) > 1:
-            raise PinError(f"{where}: its mirrors serve different archives", id="source-mirrors-differ", cause=details)
-        found = draft.model_copy(update={"sha256": good[0].sha256, "size": good[0].size})
-        missing = len(answers) < len(mirrors) or len(good) < len(answers)
-        if missing and (before is None or (before.sha256, before.mirrors) != (found.sha256, mirrors)):
-            raise NetworkError(
-                f"{where}: not every mirror could be compared",
-                id="source-mirrors-incomplete",
-                cause=details,
-                next="try again where all of them can be reached; BUILDER_DEB_MIRROR names a Debian archive",
-            )
-        archived, named = tree_of_archive(path)
+    archived, named = tree_of_archive(path)
     if archived != tree or named not in (None, commit):
         raise PinError(
             f"{where}: its archive does not hold the tree of its tag",

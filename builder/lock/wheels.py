@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +17,18 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
+from builder.engine.process import output
 from builder.errors import InvalidError, NetworkError, PinError, UsageError
 from builder.inputs.mirrors import redact, without_logins
 from builder.model.lock import Wheel, WheelRequest
+from builder.parallel import every
 from builder.versions import python_release
 
 if TYPE_CHECKING:
     from pypi_simple import DistributionPackage, PyPISimple
 
 _OLDEST_GLIBC = {"aarch64": 17, "x86_64": 5}
+_SECONDS = 900
 _LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 
 
@@ -65,11 +67,14 @@ def uv_compile(words: Sequence[str], folder: Path, index: str, *, what: str, adv
     words: its arguments. what, advice: for the error. Raises UsageError without uv, PinError when uv cannot resolve.
     """
     command = [uv_program(), "pip", "compile", *words, *_UV_OPTIONS]
-    done = subprocess.run(command, cwd=folder, env=_uv_environment(index), capture_output=True, text=True, check=False)
-    if done.returncode:
-        cause = without_logins(" ".join(done.stderr.split()))
+    try:
+        done = output(command, folder=folder, env=_uv_environment(index), timeout=_SECONDS)
+    except subprocess.SubprocessError as error:
+        raise NetworkError("uv has no result", id="uv-no-result", where=redact(index), cause=str(error)) from None
+    if done.status:
+        cause = without_logins(" ".join(done.errors.split()))
         raise PinError(f"uv cannot resolve {what}", id="lock-wheels-unresolvable", cause=cause, next=advice)
-    return done.stdout
+    return done.text
 
 
 _UV_OPTIONS = ("--no-header", "--no-annotate", "--no-config", "--no-python-downloads", "--quiet")
@@ -150,8 +155,8 @@ def _files(wanted: Sequence[tuple[str, Version]], tags: Sequence[Tag], index: st
     from pypi_simple import PyPISimple
 
     try:
-        with PyPISimple(index) as client, ThreadPoolExecutor(8) as pool:
-            return tuple(pool.map(lambda pin: _wheel(client, pin[0], pin[1], tags), sorted(wanted)))
+        with PyPISimple(index) as client:
+            return tuple(every(lambda pin: _wheel(client, pin[0], pin[1], tags), sorted(wanted), 8))
     except requests.RequestException as error:
         raise NetworkError(
             f"cannot read the package index: {type(error).__name__}", id="wheel-index-unreadable", where=redact(index)

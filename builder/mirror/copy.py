@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Event, Lock
 
 from builder.digest import Digest
@@ -30,6 +30,7 @@ from builder.model.inputs import FetchEvent, Input
 from builder.model.plan import Plan
 from builder.model.reference import Reference
 from builder.oci.assemble import BaseImage
+from builder.parallel import Pool, every
 from builder.registry.client import Registry
 from builder.store.blobs import Blobs
 from builder.store.store import Store
@@ -92,11 +93,7 @@ class Copier:
             lacking = self._lacking(list(unique.values()))
             self._total = sum(item.size for item in lacking)
             self._check_space(lacking)
-            try:
-                self._fill(lacking)
-            except BaseException:
-                self._cancel.set()
-                raise
+            self._fill(lacking)
             for tag, artifact in wanted.items():
                 errors = [self._errors[item.digest] for item in artifact.contents if item.digest in self._errors]
                 if errors:
@@ -165,8 +162,7 @@ class Copier:
             self.backend.discard(item.digest)
             return False
 
-        with ThreadPoolExecutor(WORKERS) as workers:
-            there = dict(zip(contents, workers.map(has, contents), strict=True))
+        there = dict(zip(contents, every(has, contents, WORKERS), strict=True))
         self.report.present = {item.digest: item.size for item, found in there.items() if found}
         return [item for item, found in there.items() if not found]
 
@@ -188,35 +184,42 @@ class Copier:
         files = [item.source for item in away.values() if item.source is not None]
         # A folder receives downloads directly; files for a registry are fetched into the store and then uploaded.
         target: Blobs = self.backend if isinstance(self.backend, FolderBackend) else self.store
-        with ThreadPoolExecutor(WORKERS) as workers:
-            futures = [
-                workers.submit(self._copy, item) for item in lacking if item.digest not in away or not item.source
-            ]
 
-            def progress(event: FetchEvent) -> None:
-                item = away[event.digest]
-                if event.state not in ("done", "cached"):
-                    self._report_progress(item.digest, event.received)
-                elif target is self.store:
-                    futures.append(workers.submit(self._copy, item))
-                else:
-                    self._sent(item)
-
-            def failed(source: Input, error: BuilderError) -> None:
-                self._errors[source.digest] = error
-
+        def copy(item: Content) -> None:
             try:
-                fetch(
-                    target,
-                    files,
-                    offline=self.offline,
-                    progress=progress,
-                    source=self.source,
-                    failed=failed,
-                    cancel=self._cancel,
-                )
-                for future in futures:
-                    future.result()
+                self._copy(item)
+            except BaseException:
+                self._cancel.set()
+                raise
+
+        def progress(event: FetchEvent) -> None:
+            item = away[event.digest]
+            if event.state not in ("done", "cached"):
+                self._report_progress(item.digest, event.received)
+            elif target is self.store:
+                pool.submit(partial(copy, item))
+            else:
+                self._sent(item)
+
+        def failed(source: Input, error: BuilderError) -> None:
+            self._errors[source.digest] = error
+
+        with Pool(WORKERS) as pool:
+            try:
+                for item in lacking:
+                    if item.digest not in away or not item.source:
+                        pool.submit(partial(copy, item))
+                with contextlib.suppress(Cancelled):  # by a copy that failed; `wait` raises its error
+                    fetch(
+                        target,
+                        files,
+                        offline=self.offline,
+                        progress=progress,
+                        source=self.source,
+                        failed=failed,
+                        cancel=self._cancel,
+                    )
+                pool.wait()
             except BaseException:
                 self._cancel.set()
                 raise

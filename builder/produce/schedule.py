@@ -7,11 +7,11 @@ tasks run, by calling `arrived`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from threading import Condition, Event, RLock
+from threading import Condition, Event, RLock, Thread
 
 from builder.errors import Cancelled
+from builder.parallel import PATIENCE
 
 
 @dataclass(eq=False)
@@ -34,7 +34,7 @@ class Schedule:
 
     def __init__(self, workers: int) -> None:
         self.cancelled = Event()
-        self._workers = workers
+        self._free = workers
         self._tasks: list[Task] = []
         self._failure: BaseException | None = None
         self._running = 0
@@ -62,44 +62,44 @@ class Schedule:
     def run(self, feeds: Sequence[Callable[[], None]] = ()) -> None:
         """Run all tasks and feeds to the end, each feed in a thread of its own.
 
-        Raises the first error of a task or feed, after all others have ended; Cancelled when there was none but one of
-        them raised Cancelled. What interrupts the caller, such as KeyboardInterrupt, cancels as an error does.
+        Raises the first error of a task or feed; Cancelled when there was none but one of them raised Cancelled. What
+        interrupts the caller, such as KeyboardInterrupt, cancels as an error does. Then the others get PATIENCE
+        seconds: one that waits for a silent server stays behind, in a daemon thread.
         """
-        with (
-            ThreadPoolExecutor(self._workers) as self._task_pool,
-            ThreadPoolExecutor(max(1, len(feeds))) as feed_pool,
-        ):
-            try:
+        try:
+            with self._idle:
                 for feed in feeds:
-                    self._submit(feed_pool, feed, None)
-                with self._lock:
-                    self._start_ready()
-                self._wait()
-            except BaseException:
-                self.cancelled.set()
-                raise
+                    self._start(feed, None)
+                self._start_ready()
+                while self._running and not self.cancelled.is_set():
+                    # With a limit: a signal that the kernel gives to another thread is handled when this one wakes.
+                    self._idle.wait(0.5)
+        except BaseException:
+            self.cancelled.set()
+            raise
+        finally:
+            if self.cancelled.is_set():
+                self._wait_for_the_rest()
         if self._failure is not None:
             raise self._failure
         self.check()
         if any(not task.started for task in self._tasks):
             raise AssertionError("a task waits for an input that no feed delivers")
 
-    def _wait(self) -> None:
+    def _wait_for_the_rest(self) -> None:
         with self._idle:
-            while self._running:
-                # With a limit: a signal that the kernel gives to another thread is handled here when this one wakes.
-                self._idle.wait(0.5)
+            self._idle.wait_for(lambda: not self._running, PATIENCE)
 
     def _start_ready(self) -> None:
         for task in self._tasks:
-            if not (task.started or task.missing or task.after or self.cancelled.is_set()):
+            if self._free and not (task.started or task.missing or task.after or self.cancelled.is_set()):
                 task.started = True
-                self._submit(self._task_pool, task.run, task)
+                self._free -= 1
+                self._start(task.run, task)
 
-    def _submit(self, pool: ThreadPoolExecutor, run: Callable[[], None], task: Task | None) -> None:
-        with self._lock:
-            self._running += 1
-        pool.submit(self._execute, run, task)
+    def _start(self, run: Callable[[], None], task: Task | None) -> None:
+        self._running += 1
+        Thread(target=self._execute, args=(run, task), daemon=True).start()
 
     def _execute(self, run: Callable[[], None], task: Task | None) -> None:
         try:
@@ -107,20 +107,17 @@ class Schedule:
             run()
         except BaseException as error:
             self._fail(error)
-        else:
-            self._done(task)
-        finally:
-            with self._idle:
-                self._running -= 1
-                self._idle.notify_all()
+        with self._idle:
+            self._running -= 1
+            if task is not None:
+                self._done(task)
+            self._idle.notify_all()
 
-    def _done(self, task: Task | None) -> None:
-        if task is None:
-            return
-        with self._lock:
-            for other in self._tasks:
-                other.after.discard(task)
-            self._start_ready()
+    def _done(self, task: Task) -> None:
+        self._free += 1
+        for other in self._tasks:
+            other.after.discard(task)
+        self._start_ready()
 
     def _fail(self, error: BaseException) -> None:
         """Cancel everything. A cancelled task raises Cancelled, which carries no cause: the first other error does."""

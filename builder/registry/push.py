@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 from builder.digest import Digest
 from builder.errors import PinError, UsageError
 from builder.model.reference import Reference
 from builder.oci.assemble import Image, ImageLayer
 from builder.oci.manifest import OCI_MANIFEST
+from builder.parallel import every
 from builder.registry.client import Registry
 from builder.store.blobs import chunks_of
 from builder.store.store import Store
@@ -53,10 +53,7 @@ def push_image(
                 raise
         listener(layer.digest, "uploaded", layer.size)
 
-    unique = {layer.digest: layer for layer in image.layers}
-    with ThreadPoolExecutor(AT_ONCE) as workers:
-        for _ in workers.map(push_layer, unique.values()):
-            pass
+    every(push_layer, list({layer.digest: layer for layer in image.layers}.values()), AT_ONCE)
     if not client.has_blob(target, image.config_digest):
         client.upload(target, image.config_digest, len(image.config), lambda: iter((image.config,)))
     return client.put_manifest(target, image.manifest, OCI_MANIFEST)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
-import subprocess
 import time
 from collections.abc import Iterator
-from concurrent import futures
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from builder.doctor.host import Host, Outcome
+from builder.doctor.host import Host, Outcome, answer
 from builder.engine.sshsocket import SSH
+from builder.parallel import every
 from builder.serve.spec import Container, Node
 from builder.smoke.check import CheckFailed, CheckNotRun
 from builder.smoke.gpu.docker import Docker
@@ -49,13 +47,7 @@ class Peer:
 
     def run(self, *words: str) -> Outcome | None:
         """Run a command; None when ssh is missing or does not answer in time."""
-        try:
-            done = subprocess.run(
-                [*SSH, self.address, shlex.join(words)], capture_output=True, text=True, timeout=30, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return Outcome(done.returncode, done.stdout + (done.stderr if done.returncode else ""))
+        return answer([*SSH, "--", self.address, shlex.join(words)], 30)
 
 
 def find_link(host: Host, peer: str, *, interface: str | None = None, hca: str | None = None) -> Link:
@@ -119,25 +111,23 @@ def all_reduce(
         made = probe_container(container, "allreduce", env={**settings(end, transport), **ranks})
         devices = ("/dev/infiniband",) if transport == "roce" else ()
         containers.append(replace(made, name=f"{made.name}-{rank}", memlock=True, devices=devices))
-    with ThreadPoolExecutor(2) as workers:
-        jobs = [
-            workers.submit(ask, docker, each, timeout) for docker, each in zip((here, there), containers, strict=True)
-        ]
+
+    def call(each: tuple[Docker, Container]) -> dict[str, Any] | CheckFailed | CheckNotRun:
         try:
-            futures.wait(jobs)
-        except BaseException:
-            for docker in (here, there):
-                docker.abandon()
-            raise
-    errors = [error for job in jobs if (error := job.exception()) is not None]
-    for error in errors:
-        if not isinstance(error, CheckFailed | CheckNotRun):
-            raise error
-    if errors:
-        raise CheckFailed(
-            "; ".join(f"rank {rank}: {job.exception()}" for rank, job in enumerate(jobs) if job.exception())
-        )
-    return [job.result() for job in jobs]
+            return ask(*each, timeout)
+        except (CheckFailed, CheckNotRun) as error:
+            return error
+
+    @contextlib.contextmanager
+    def stopping() -> Iterator[None]:
+        for docker in (here, there):
+            docker.abandon()
+        yield
+
+    found = every(call, list(zip((here, there), containers, strict=True)), 2, stopping)
+    if errors := [f"rank {rank}: {each}" for rank, each in enumerate(found) if isinstance(each, Exception)]:
+        raise CheckFailed("; ".join(errors))
+    return [each for each in found if not isinstance(each, Exception)]
 
 
 def nodes(link: Link) -> tuple[Node, Node]:

@@ -16,11 +16,11 @@ from typing import BinaryIO, Literal, cast
 
 from builder.digest import Digest
 from builder.errors import InvalidError
+from builder.parallel import every
 from builder.smoke.image.kept import KeptFiles
 from builder.smoke.image.layerpaths import LayerPaths, ambiguous
-from builder.smoke.image.layerstream import RATIO, UNPACKED, HashingStream, LayerStream, member_path
+from builder.smoke.image.layerstream import RATIO, UNPACKED, HashingStream, LayerStream, member_path, stopping
 from builder.smoke.image.opened import LayerBlob
-from builder.smoke.image.readers import read_each
 from builder.smoke.image.scan import ElfObject, MemberScanner, ScanOptions
 from builder.store.blobs import rereading
 
@@ -132,7 +132,7 @@ def read_layers(
         def read(item: tuple[int, LayerBlob]) -> LayerIndex:
             return budget.take(_index(item[1], item[0], wanted, folder, options))
 
-        return sorted(read_each(read, order, workers), key=lambda layer: layer.number)
+        return sorted(every(read, order, workers, stopping), key=lambda layer: layer.number)
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
         try:
             jobs = [pool.submit(_index, blob, number, wanted, folder, options) for number, blob in order]

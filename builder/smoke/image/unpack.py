@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.errors import EngineError
-from builder.smoke.image.layerstream import LayerStream, member_path
+from builder.parallel import every
+from builder.smoke.image.layerstream import LayerStream, member_path, stopping
 from builder.smoke.image.opened import OpenedImage
-from builder.smoke.image.readers import read_each
 from builder.smoke.image.tree import ImageTree
 from builder.store.blobs import disk_error
 from builder.store.removal import remove
@@ -98,7 +98,7 @@ def _fill(tree: ImageTree, root: Path, owners: Owners) -> None:
     for path, _ in folders:
         (root / path).mkdir(mode=0o700)
     numbers = range(len(tree.image.layers))
-    read_each(lambda number: _files(tree, number, root, owners), numbers, max(2, os.cpu_count() or 2))
+    every(lambda number: _files(tree, number, root, owners), numbers, max(2, os.cpu_count() or 2), stopping)
     for path, entry in tree.entries.items():
         if entry.kind == "symlink":
             (root / path).symlink_to(entry.link)

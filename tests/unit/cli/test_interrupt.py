@@ -5,49 +5,23 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from builder.smoke.image.opened import open_image
 from tests.support.http_registry import Answer, Request, Server, serving
 from tests.support.images import layout
+from tests.support.interrupt import SIGNALS, children, interrupt
 from tests.unit.cli.conftest import Cli
-
-SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
     with serving() as started:
         yield started
-
-
-def children(process: subprocess.Popen[str]) -> list[str]:
-    """The processes that a process started, and theirs."""
-    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
-    parents = dict(line.split() for line in listed.splitlines())
-    found = [str(process.pid)]
-    for pid in found:
-        found += [child for child, parent in parents.items() if parent == pid]
-    return found[1:]
-
-
-def interrupt(process: subprocess.Popen[str], number: signal.Signals) -> None:
-    """Send a signal; the process must end soon, with its exit code and all its children."""
-    below = children(process)
-    start = time.monotonic()
-    process.send_signal(number)
-    _, err = process.communicate(timeout=60)
-    # Two seconds on a machine that does nothing else.
-    assert (process.returncode, time.monotonic() - start < 6) == (SIGNALS[number], True), err
-    assert "Traceback" not in err and "Exception" not in err, err
-    time.sleep(0.2)
-    assert [pid for pid in below if Path(f"/proc/{pid}").exists()] == []
 
 
 @pytest.mark.parametrize("number", SIGNALS)

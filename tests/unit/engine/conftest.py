@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.engine.buildah import _own_processes
 from builder.engine.interface import BuildRequest
 from tests.support.docker_daemon import docker_daemon
 
@@ -65,8 +66,10 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Progra
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.delenv("BUILDER_ENGINE", raising=False)
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+    _own_processes.cache_clear()
     with ExitStack() as stack:
         yield Programs(folder, tmp_path / "docker.sock", stack)
+    _own_processes.cache_clear()
 
 
 @pytest.fixture

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from builder.engine.buildah import BuildahEngine
+from builder.engine.buildah import BuildahEngine, _namespaces, _own_processes
 from builder.engine.interface import BuildRequest, EngineInfo, host_architecture
+from builder.engine.process import run
 from builder.errors import EngineError
 from tests.support.errors import fails
 from tests.unit.engine.conftest import Programs
@@ -23,7 +26,7 @@ def user(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
 
 
 def namespaces(user: int, network: bool = False) -> list[str]:
-    words = ["--mount", "--fork", "--kill-child"]
+    words = ["--mount", "--fork", "--kill-child", "--pid", "--mount-proc"]
     words += [] if network else ["--net"]
     return words + ([] if user == 0 else ["--map-root-user", "--map-auto", "--user"])
 
@@ -173,3 +176,16 @@ def test_a_folder_of_settings_without_logins_does_not_stop_a_pull(
     request = request_for(pull="registry.lan/a/b:1@sha256:aa")
     BuildahEngine().build(request, tmp_path / "layer.tar", lines.append)
     assert lines == ["logins:" if logged_in else f"logins: {request.work / 'logins.json'}"]
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare is not installed")
+def test_what_a_step_leaves_in_the_background_ends_with_the_build() -> None:
+    _own_processes.cache_clear()
+    argv = _namespaces(network=False)
+    if "--pid" not in argv:
+        pytest.skip("namespaces of processes cannot be created here")
+    mark = f"{random.random()}"
+    outcome = run([*argv, "sh", "-c", f"setsid sleep 300{mark[1:]} >&2 & echo begun"], log=print)
+    assert outcome.tail == ("begun",)
+    lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert [line for line in lines if mark[1:].encode() in line] == []

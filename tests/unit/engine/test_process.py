@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import sys
 import threading
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from builder.engine import process as processes
-from builder.engine.process import capture, run
+from builder.engine.process import OutputTooLongError, capture, output, run
 from builder.errors import Cancelled
 from tests.unit.engine.conftest import alive
 
@@ -128,3 +129,33 @@ def test_short_commands() -> None:
     begin = time.monotonic()
     assert capture(sh("sleep 30"), timeout=0.2) == (124, "")
     assert time.monotonic() - begin < 5
+
+
+def test_a_line_without_end_does_not_fill_the_memory() -> None:
+    longest = 0
+
+    def log(line: str) -> None:
+        nonlocal longest
+        longest = max(longest, len(line))
+
+    run(sh("head -c 50000000 /dev/zero | tr '\\0' a"), log=log)
+    assert longest < 1 << 20
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+def test_output_without_end_ends_a_short_command(stream: int) -> None:
+    begin = time.monotonic()
+    with pytest.raises(OutputTooLongError):
+        output(sh(f"while :; do echo {'a' * 1000}; done >&{stream}"), timeout=60)
+    assert capture(sh("yes")) == (124, "")
+    assert time.monotonic() - begin < 10
+
+
+def test_a_cancel_ends_a_short_command_and_its_children() -> None:
+    cancel = threading.Event()
+    threading.Timer(0.3, cancel.set).start()
+    mark = f"sleep 6{random.randrange(10**6, 10**7)}"
+    with pytest.raises(Cancelled):
+        output(sh(f"{mark} & wait"), timeout=60, cancel=cancel)
+    lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert [line for line in lines if mark.replace(" ", "\0").encode() in line] == []

@@ -7,9 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
@@ -229,17 +227,16 @@ def test_an_interrupt_while_fetches_are_being_started_does_not_wait_for_a_silent
     path = next(f"/debian/{path}" for path in mirror.pool if "widget_1.0" in path)
     mirror.silent.add(path)
 
-    class Interrupted(ThreadPoolExecutor):
-        def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-            future = super().submit(call, *args, **kwargs)
-            is_feed = args[1] is None
-            while is_feed and future.running():
+    class Interrupted(threading.Thread):
+        def start(self) -> None:
+            super().start()
+            is_feed = self._args[1] is None  # type: ignore[attr-defined]
+            while is_feed and self.is_alive():
                 if path in mirror.asked:
                     raise KeyboardInterrupt
                 time.sleep(0.01)
-            return future
 
-    monkeypatch.setattr("builder.produce.schedule.ThreadPoolExecutor", Interrupted)
+    monkeypatch.setattr("builder.produce.schedule.Thread", Interrupted)
     with within(8), pytest.raises(KeyboardInterrupt):
         runner.build(make_plan())
     assert path in mirror.asked and runner.temporary() == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -167,24 +169,36 @@ def test_a_task_that_raises_cancelled_cancels_the_schedule() -> None:
         schedule.run()
 
 
-def test_an_interrupt_of_the_caller_cancels_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def interrupt() -> None:
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
+def test_an_interrupt_of_the_caller_cancels_everything() -> None:
     schedule, ended = Schedule(workers=1), []
-    started = threading.Event()
 
     def patient() -> None:
-        started.set()
+        interrupt()
         assert schedule.cancelled.wait(LONG)
         ended.append(True)
 
-    def interrupted() -> None:
-        assert started.wait(LONG)
-        raise KeyboardInterrupt
-
     schedule.add(patient)
-    monkeypatch.setattr(schedule, "_wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
         schedule.run()
     assert ended == [True]
+
+
+@pytest.mark.parametrize("kind", ["task", "feed"])
+def test_neither_an_interrupt_nor_an_error_waits_for_what_does_not_end(kind: str) -> None:
+    for end, expected in ((interrupt, KeyboardInterrupt), (failing(OSError()), OSError)):
+        schedule, never = Schedule(workers=2), threading.Event()
+        schedule.add(end)
+        if kind == "task":
+            schedule.add(lambda never=never: never.wait(LONG))  # type: ignore[misc]
+        start = time.monotonic()
+        with pytest.raises(expected):
+            schedule.run([lambda never=never: never.wait(LONG)] if kind == "feed" else [])  # type: ignore[misc]
+        assert time.monotonic() - start < LONG / 3
+        never.set()
 
 
 def test_an_input_that_no_feed_delivers_is_a_bug() -> None:
