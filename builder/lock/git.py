@@ -43,7 +43,7 @@ def read_tag(address: str, tag: str, folder: Path, cancel: Event) -> tuple[str, 
     """The commit that a tag names (an annotated tag is followed), and the id of its tree.
 
     address: of the repository. folder: a new one, for git. cancel: ends git. Raises UsageError without git, PinError
-    when there is no such repository or tag, or the tag names no commit, NetworkError when the repository does not answer.
+    when there is no such repository or tag, or the tag names no commit, NetworkError when nothing answers.
     """
     ref = f"refs/tags/{tag}"
     git = partial(_git, folder, cancel)
