@@ -192,6 +192,8 @@ LAYERS: dict[str, bytes] = {
     "a whiteout of all after its files": file() + file(b"usr/.wh..wh..opq", b"") + END,
     "a folder twice": header(b"usr/", kind=b"5") + header(b"usr/", kind=b"5") + END,
     "a hard link of another mode": file() + header(b"usr/b", kind=b"1", link=b"usr/file", mode=b"0004755\0") + END,
+    "a file in a whiteout": file(b"usr/.wh.l/x") + END,
+    "a file in a folder of aufs": file(b".wh..wh.plnk/x") + END,
     "a file of aufs": file(b".wh..wh.plnk/x") + file(b".wh..wh.aufs") + END,
 }
 

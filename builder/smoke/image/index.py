@@ -70,6 +70,7 @@ class Entry:
 class LayerIndex:
     """The entries of one layer, and what it removes from the layers below. tar_size: bytes when unpacked.
 
+    root: the entry of the root folder, when the layer has one; it is not among the entries.
     secrets: (path, kind of secret). attributes: (path, name of an extended attribute). digest, diff_id: of the blob and
     of the unpacked blob, None when they were not asked for. compression: zstd, gzip or none. has_table: whether the
     blob has a table of contents, as of zstd:chunked. memory: bytes that the index uses, estimated. kept: copies of
@@ -81,6 +82,7 @@ class LayerIndex:
     entries: dict[str, Entry] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
     opaque: set[str] = field(default_factory=set)
+    root: Entry | None = None
     tar_size: int = 0
     secrets: list[tuple[str, str]] = field(default_factory=list)
     attributes: list[tuple[str, str]] = field(default_factory=list)
@@ -176,21 +178,25 @@ def _read_layer(
             if budget < 0:
                 raise _too_many(blob)
             change, path = paths.add(member_path(member.name), folder=member.isdir())
+            # Also those of a hard link, which change its target, and of the root.
+            for key in member.pax_headers:
+                if ".xattr." in key:
+                    index.attributes.append((path, key.partition(".xattr.")[2]))
             if change == "empties":
                 index.opaque.add(path)
             elif change == "removes":
                 index.removed.add(path)
             elif member.islnk():
                 index.entries[path] = _hard_link(index, path, member)
-            elif path:
+            else:
                 kind = _KINDS.get(member.type, "file")
                 entry = Entry(
                     kind, member.mode & 0o7777, member.uid, member.gid, member.size, member.linkname, number, path
                 )
+                if not path:
+                    index.root = entry
+                    continue
                 index.entries[path] = entry
-                for key in member.pax_headers:
-                    if ".xattr." in key:
-                        index.attributes.append((path, key.partition(".xattr.")[2]))
                 if kind == "file":
                     _read_file(index, entry, stream, member, kept if wanted.match(path) else None, scanner)
         index.memory = _MEMORY - budget

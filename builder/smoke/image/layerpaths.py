@@ -31,6 +31,8 @@ class LayerPaths:
         folder: whether the member is a folder. Raises InvalidError.
         """
         parent, _, name = path.rpartition("/")
+        if "/.wh." in f"/{parent}":
+            raise self._ambiguous(path, "is in a folder that has the name of a whiteout")
         if name == _OPAQUE:
             if parent in self._parents:
                 # buildah then removes folders of this layer too, if the layer has no member for them.

@@ -111,6 +111,10 @@ def parents_0755(context: Context) -> str:
     for layer in context.tree.layers:
         if not context.is_ours(layer.number):
             continue
+        root = layer.root
+        # Fedora's root is 0555.
+        if root is not None and (root.mode | 0o200, root.uid, root.gid) != (0o755, 0, 0):
+            bad.append(f"layer {layer.number} has / as {root.mode:04o} {root.uid}:{root.gid}")
         parents: set[str] = set()
         for path in layer.entries:
             while path := path.rpartition("/")[0]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,21 @@ from builder.smoke.report import Report
 from builder.smoke.static.run import ALWAYS as EVERY
 from builder.smoke.static.run import run_static
 from tests.support.errors import fails
-from tests.support.images import SITE, SM_121, Files, Member, elf, fatbin, folder, gb10, layout, link, program, tar
+from tests.support.images import (
+    SITE,
+    SM_121,
+    Files,
+    Member,
+    elf,
+    fatbin,
+    folder,
+    gb10,
+    hard,
+    layout,
+    link,
+    program,
+    tar,
+)
 
 SETTINGS = {
     "Env": ["PATH=/usr/bin", "VLLM_MARLIN_USE_ATOMIC_ADD=1"],
@@ -194,6 +209,8 @@ def test_the_ptxas_that_triton_calls(tmp_path: Path) -> None:
     assert "pass" in found("old-triton-given", ["TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas"], **old)
 
 
+OPAQUE = (("SCHILY.xattr.trusted.overlay.opaque", "y"),)
+CAPABLE = (("SCHILY.xattr.security.capability", "x"),)
 ALWAYS: list[tuple[str, list[Files | bytes], dict[str, Any], str]] = [
     ("layer-limit", [{f"opt/a{number}": b""} for number in range(128)], {}, "128 layers"),
     ("platform", [{"a": b""}], {"architecture": "amd64"}, "linux/amd64"),
@@ -207,6 +224,16 @@ ALWAYS: list[tuple[str, list[Files | bytes], dict[str, Any], str]] = [
     ("parents-0755", [{"a": b""}, tar({"opt/b": b""}, parents=False)], {}, "layer 1 lacks /opt"),
     ("parents-0755", [{"a": b""}, {"opt": folder(0o775), "opt/b": b""}], {}, "layer 1 has /opt as 0775"),
     ("parents-0755", [{"a": b""}, {"opt": folder(0o755, 7), "opt/b": b""}], {}, "layer 1 has /opt as 0755 7:0"),
+    ("parents-0755", [{".": folder(0o777), "opt/b": b""}], {}, "layer 0 has / as 0777 0:0"),
+    ("parents-0755", [{"a": b""}, {".": folder(0o755, 5), "opt/b": b""}], {}, "layer 1 has / as 0755 5:0"),
+    # overlayfs hides all lower layers then; the capability is the file's, whatever link names it.
+    ("kinds", [{"a": b""}, {".": replace(folder(), pax=OPAQUE)}], {}, "/ has the attribute trusted.overlay.opaque"),
+    (
+        "kinds",
+        [{"a": b""}, {"opt/b": b"", "opt/c": replace(hard("opt/b"), pax=CAPABLE)}],
+        {},
+        "/opt/c has the attribute",
+    ),
 ]
 
 
