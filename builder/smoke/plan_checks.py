@@ -55,8 +55,10 @@ def serve_words(plan: Plan) -> tuple[str, ...] | None:
 
 
 def _settings(plan: Plan) -> Iterator[Check]:
-    replaced: list[JsonValue] = [path for layer in plan.layers for path in layer.replaces]
-    yield Check(id="nothing-covered", tier="static", kind="nothing-covered", args={"replaces": replaced})
+    declared: dict[str, JsonValue] = {layer.id: [*layer.replaces] for layer in plan.layers if layer.replaces}
+    yield Check(
+        id="nothing-covered", tier="static", kind="nothing-covered", args={"replaces": [], "declared": declared}
+    )
     if plan.glibc is not None and plan.base_image is not None:
         yield Check(id="image-symbol-versions", tier="static", kind="symbol-versions", args={"glibc": plan.glibc})
     if plan.base_image is not None:

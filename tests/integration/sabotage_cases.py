@@ -20,9 +20,9 @@ case = CASES = Cases()
 # --- libraries and GPU code
 
 
-@case("nccl-chosen image-mapped", "not the one below /opt/nccl/")
+@case("nccl-chosen image-mapped nothing-covered", "not the one below /opt/nccl/")
 def wrong_libnccl_mapped(b: Broken) -> None:
-    """Another libnccl at the path that torch loads, which may be replaced."""
+    """Another libnccl at the path that torch loads, which one other layer may replace."""
     b.add({f"{SITE}/nvidia/nccl/lib/libnccl.so.2": elf(gpu=fatbin((2, 120, 0)))})
 
 

@@ -115,12 +115,13 @@ def _planned(image: OpenedImage, request: PlanRequest | None, store: Store) -> t
 def _replaced(image: OpenedImage) -> Iterator[Check]:
     """The check of covered files, with what the layers of this project that the history names replace."""
     project = Project()
-    names = project.layer_names()
-    known = [project.layer(name).definition for name in dict.fromkeys(image.names) if name in names]
-    # The site folder depends on the base.
-    paths: list[JsonValue] = [re.sub(r"\{\{.*?\}\}", "*", item.path) for layer in known for item in layer.replacements]
-    if paths:
-        yield Check(id="nothing-covered", tier="static", kind="nothing-covered", args={"replaces": paths})
+    declared: dict[str, JsonValue] = {
+        # The site folder depends on the base.
+        name: [re.sub(r"\{\{.*?\}\}", "*", item.path) for item in project.layer(name).definition.replacements]
+        for name in set(image.names) & set(project.layer_names())
+    }
+    if any(declared.values()):
+        yield Check(id="nothing-covered", tier="static", kind="nothing-covered", args={"declared": declared})
 
 
 def _base(store: Store, name: str, manifest: Digest | None) -> BaseImage | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from builder.smoke.check import CheckFailed, CheckNotRun, CheckWarned, check_kind
 from builder.smoke.image.opened import LayerBlob
@@ -151,21 +151,28 @@ def places(context: Context) -> str:
 
 
 @check_kind("static", "nothing-covered", Reads("ours"))
-def nothing_covered(context: Context, *, replaces: Sequence[str] | None = None) -> str:
-    """No layer replaces a file of a lower layer, except the paths (or patterns) in `replaces`.
+def nothing_covered(
+    context: Context, *, replaces: Sequence[str] | None = None, declared: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """No layer replaces a file of a lower layer, except the paths (or patterns) in `replaces`, and what it declares.
 
-    Without `replaces`: except a program or library that is replaced by a link to another version of it.
+    Without `replaces`, there is no plan: a program or library may also be replaced by a link to another version of it.
+    declared: paths by the name of a layer. The image chooses its names, so that without a plan these are a warning.
     """
+    bad, named = [], []
     covered = [item for item in context.tree.covered if context.is_ours(item.layer)]
-    bad = [
-        f"{context.name(item.layer)} covers the {item.was} /{item.path} of {context.name(item.below)}"
-        for item in covered
-        if not (_renewed(context, item.path) if replaces is None else allowed_by(item.path, replaces))
-    ]
+    for item in covered:
+        if _renewed(context, item.path) if replaces is None else allowed_by(item.path, replaces):
+            continue
+        name = context.name(item.layer)
+        text = f"{name} covers the {item.was} /{item.path} of {context.name(item.below)}"
+        (named if allowed_by(item.path, (declared or {}).get(name, ())) else bad).append(text)
     if bad:
         raise CheckFailed(first_few(bad))
     if context.tree.absent:
         raise CheckNotRun("the base's layers are not on this machine to compare with")
+    if named and replaces is None:
+        raise CheckWarned(f"only a plan (--recipe) tells whether this is the layer of that name: {first_few(named)}")
     return f"{len(covered)} files replaced, as declared" if covered else "no file of a lower layer is covered"
 
 

@@ -16,8 +16,8 @@ _SETS = ("Env", "Labels")
 def planned(context: Context, *, config: Mapping[str, Any], base: str | None = None) -> str:
     """The configuration is `config`, and nothing else: every field, variable, label, line of history and diff_id.
 
-    A diff_id of null is not known. base: the reference of a base whose configuration is not known; then history and
-    diff_ids end with those of `config`, and the other fields are not compared.
+    A diff_id of null is not known, and then the check does not pass. base: the reference of a base whose configuration
+    is not known; then history and diff_ids end with those of `config`, and the other fields are not compared.
     """
     have = context.image.config
     count = len(config["rootfs"]["diff_ids"])
@@ -35,6 +35,11 @@ def planned(context: Context, *, config: Mapping[str, Any], base: str | None = N
     if base is not None:
         raise CheckNotRun(
             f"the configuration of {base} is not on this machine; our {count} layers are on top, as planned"
+        )
+    if unknown := config["rootfs"]["diff_ids"].count(None):
+        raise CheckNotRun(
+            f"{unknown} of {count} layers were not built on this machine, and cannot be compared; the configuration "
+            "is as planned"
         )
     return f"{count} layers and the configuration, as planned"
 

@@ -163,3 +163,34 @@ def test_diff_ids_and_media_types_are_those_of_the_blobs(cli: Cli, built: Path) 
         done = cli("test", f"oci:{again}", "--json")
         (result,) = [row for row in json.loads(done.out)["results"] if row["id"] == "image-blobs"]
         assert result["status"] == "fail" and expected in result["message"], result
+
+
+MODEL = f"{SITE}/vllm/model_executor/models/gemma4.py"
+SHIPPED: Files = {**distribution("vllm", "0.20.0", {MODEL: b"right = True\n"}), "usr/bin/python3": program(elf())}
+
+
+@pytest.mark.parametrize(
+    ("names", "status"),
+    [
+        # A layer of this project declares that it replaces the file. Whether it is that one, only a plan can tell.
+        (["root", "placed"], "warn"),
+        # The layer is named, but another one replaces the file.
+        (["placed", "compiled"], "fail"),
+        (["placed", ""], "fail"),
+        (["root", "more"], "fail"),
+    ],
+)
+def test_a_name_in_the_history_does_not_hide_a_changed_file(cli: Cli, names: list[str], status: str) -> None:
+    declared = ["{{ base.site }}/" + MODEL.removeprefix(f"{SITE}/")]
+    cli.small.files["dockerfiles/layers/placed/layer.yaml"]["replaces"] = declared
+    history = [{"created_by": f"builder: {name}"} for name in names]
+    image = layout(cli.folder / "image", [SHIPPED, {MODEL: b"import evil\n"}], history=history)
+    found = cli("test", f"oci:{image}", "--json")
+    assert statuses(found)["nothing-covered"] == status, found
+
+
+def test_layers_that_cannot_be_compared_with_the_plan_are_not_passed(cli: Cli, built: Path) -> None:
+    changed(built, other_layer)
+    shutil.rmtree(cli.folder / "store")
+    done = cli("test", "oci:image", "--recipe", "tiny", "--only", "image-planned", "--json")
+    assert statuses(done) == {"image-planned": "not-run"}
