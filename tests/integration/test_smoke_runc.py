@@ -18,7 +18,8 @@ import pytest
 from builder.errors import EngineError
 from builder.model.check import Check
 from builder.smoke.check import CheckNotRun
-from builder.smoke.cpu import runc, sandbox
+from builder.smoke.cpu import bytecode, runc, sandbox
+from builder.smoke.cpu.bytecode import BytecodeFolder
 from builder.smoke.cpu.run import run_cpu
 from builder.smoke.cpu.runc import RuncRunner
 from builder.smoke.cpu.runner import TAIL, Command, native, registered, run
@@ -156,6 +157,49 @@ def test_a_command_cannot_fill_the_disk(here: RuncRunner, monkeypatch: pytest.Mo
     assert int(done.output.split()[0]) <= 1024
 
 
+def test_all_that_a_command_writes_has_one_limit(here: RuncRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runc, "MEMORY_FILES", 1 << 20)
+    monkeypatch.setattr(sandbox, "MEMORY_FILES", 1 << 20)
+    places = "/usr/zero /tmp/zero /dev/shm/zero"
+    sizes = say(here, f"for f in {places}; do cat /dev/zero >$f 2>/dev/null; done; ls -s {places}; :").splitlines()
+    assert len(sizes) == 3 and sum(int(line.split()[0]) for line in sizes) <= 1024
+
+
+@pytest.fixture
+def under_qemu(here: RuncRunner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[RuncRunner]:
+    """The runner as under qemu: Python writes its bytecode to a folder of this machine."""
+    monkeypatch.setattr(bytecode, "_MOST", 16 << 20)
+    runner = copy.copy(here)
+    runner._bytecode = BytecodeFolder(tmp_path / "bytecode")
+    yield runner
+    runner.close()
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        'for (;;) { open(F, ">", $i++); print F "x" x 1_000_000 }',
+        'for (;;) { open(F, ">", $i++) }',
+        # So deep that a path does not reach it.
+        'for (1..30) { mkdir "x" x 200; chdir "x" x 200 } sleep 30',
+    ],
+)
+def test_bytecode_cannot_fill_the_disk(under_qemu: RuncRunner, tmp_path: Path, script: str) -> None:
+    assert say(under_qemu, "echo a >/dev/bytecode/kept") == ""
+    assert say(under_qemu, "cat /dev/bytecode/kept") == "a"
+    done = run(under_qemu, Command(["perl", "-e", f'chdir "/dev/bytecode"; {script}']), 20)
+    assert done.code == -signal.SIGKILL, done
+    # It is empty for the next command, and remains so.
+    assert say(under_qemu, "ls /dev/bytecode; echo a >/dev/bytecode/again") == ""
+    assert [path.name for path in (tmp_path / "bytecode").iterdir()] == ["again"]
+
+
+def test_another_user_does_not_get_more_processes(here: RuncRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel counts processes by user."""
+    done = run(here, Command(["perl", "-e", '$( = 5; $) = "5 5"; $< = 5; $> = 5; print "now $<\n"']), 30)
+    assert done.output == "now 0\n"
+
+
 def test_a_command_cannot_start_processes_without_end(here: RuncRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     if os.geteuid() == 0 and not here.mapped:
         pytest.skip("the kernel does not limit processes of the host's root")
@@ -241,7 +285,7 @@ print(run_cpu(Path(sys.argv[1]), None, [check], folder=Path(sys.argv[2]), only="
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_ends_a_command_and_all_its_processes(tmp_path: Path, number: int) -> None:
     def sleeping() -> bool:
         return any(b"62.8" in line for line in map(command_line, Path("/proc").glob("[0-9]*/cmdline")))

@@ -15,6 +15,7 @@ from typing import Any
 from builder.errors import EngineError
 from builder.regular import read_regular
 from builder.smoke.check import CheckNotRun
+from builder.smoke.cpu.bytecode import BytecodeFolder
 from builder.smoke.cpu.runner import Command, native, registered
 from builder.smoke.cpu.sandbox import ENTER, FIRST_ID, IDS, MEMORY_FILES, PREPARED, container, process
 from builder.smoke.image.opened import OpenedImage
@@ -42,12 +43,12 @@ class RuncRunner:
         self.image = image
         self._keep = keep
         self.mapped = os.geteuid() == 0
-        self._bytecode: Path | None = None
+        self._bytecode: BytecodeFolder | None = None
         self._sysfs = True
         self._runtime = next((path for name in _RUNTIMES if (path := tool_path(name))), "")
         if not self._runtime:
             raise CheckNotRun(f"neither {' nor '.join(_RUNTIMES)} is installed")
-        for tool in ("unshare", "mount", "sh"):
+        for tool in ("setpriv", "unshare", "mount", "sh"):
             if tool_path(tool) is None:
                 raise CheckNotRun(f"{tool} is not installed")
         if not native() and not registered():
@@ -66,9 +67,7 @@ class RuncRunner:
                 raise CheckNotRun(f"/{name} of the image is not a folder")
         if not native():
             # Compiling Python takes most of an import under qemu (sympy: 95 s of 105), and images hold no bytecode.
-            self._bytecode = Path(f"{self._root}-bytecode")
-            self._bytecode.mkdir(exist_ok=True)
-            self._bytecode.chmod(0o1777)
+            self._bytecode = BytecodeFolder(Path(f"{self._root}-bytecode"))
         self._try_sandbox(self._root)
 
     def start(self, command: Command) -> subprocess.Popen[bytes]:
@@ -95,17 +94,27 @@ class RuncRunner:
         """Remove the unpacked image, unless `keep` is set."""
         if not self._keep:
             remove_tree(self._root)
-            if self._bytecode is not None:
-                remove_tree(self._bytecode)
+        if self._bytecode is not None:
+            self._bytecode.close(keep=self._keep)
 
     def _enter(self, root: Path, command: dict[str, Any], *, apart: bool = False) -> subprocess.Popen[bytes]:
         # Without root, a user namespace comes first: only in one a user may mount. There the user is root.
         user = [] if self.mapped else ["--user", "--map-root-user"]
+        # The kernel kills the sandbox when this process ends, however it ends.
+        bound = [str(tool_path("setpriv")), "--pdeathsig", "KILL"]
         spaces = [str(tool_path("unshare")), *user, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        if self._bytecode is not None:
+            self._bytecode.prepare()
         owner = str(FIRST_ID) if self.mapped else ""
-        arguments = [self._runtime, owner, str(MEMORY_FILES), str(root), str(self._bytecode or "")]
+        arguments = [
+            self._runtime,
+            owner,
+            str(MEMORY_FILES),
+            str(root),
+            str(self._bytecode.path if self._bytecode else ""),
+        ]
         made = subprocess.Popen(
-            [*spaces, "sh", "-c", ENTER, "sh", *arguments],
+            [*bound, *spaces, "sh", "-c", ENTER, "sh", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if apart else subprocess.STDOUT,
@@ -115,6 +124,8 @@ class RuncRunner:
         with contextlib.suppress(BrokenPipeError), made.stdin:
             made.stdin.write(b"".join(json.dumps(each).encode() + b"\n" for each in (config, command)))
         made.stdin = None
+        if self._bytecode is not None:
+            self._bytecode.guard(made)
         return made
 
     def _try_sandbox(self, root: Path) -> None:

@@ -1,7 +1,7 @@
 """The OCI runtime configuration in which the cpu tier runs code of an image, and the script that prepares its files.
 
 The image is a stranger's. Its processes have namespaces of their own (user, mount, process, network, IPC, host name,
-cgroup), no device but the usual ones, eight capabilities over their own namespace, no way to gain privileges, and
+cgroup), no device but the usual ones, six capabilities over their own namespace, no way to gain privileges, and
 no system call that administers a kernel. They see the image below a layer in memory that ends with them.
 """
 
@@ -16,8 +16,11 @@ FIRST_ID = 0x70000000
 IDS = 65536
 """Number of user and group ids in the sandbox."""
 
-CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID")
-"""Linux capabilities of processes of the image, over files and processes of their own namespace."""
+CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE")
+"""Linux capabilities of processes of the image, over files and processes of their own namespace.
+
+No SETUID: the kernel counts processes by user, so that a change of the user starts again from zero.
+"""
 
 _REFUSED = (
     *("acct", "add_key", "bpf", "chroot", "clock_adjtime", "clock_settime", "delete_module", "fanotify_init"),
@@ -55,9 +58,11 @@ exec 9<"$root"
 [ -z "$bytecode" ] || exec 8<"$bytecode"
 mount -t tmpfs -o nosuid,nodev,mode=755 tmpfs /tmp
 mkdir /tmp/bundle /tmp/root /tmp/bytecode /tmp/layer
-mount -t tmpfs -o "nosuid,nodev,mode=755,size=$bytes" tmpfs /tmp/layer
-mkdir /tmp/layer/upper /tmp/layer/work
+# All files that the command writes are here: one limit for all of them.
+mount -t tmpfs -o "nosuid,nodev,mode=755,size=$bytes,nr_inodes=1000000" tmpfs /tmp/layer
+mkdir /tmp/layer/upper /tmp/layer/work /tmp/layer/tmp /tmp/layer/shm
 chmod 755 /tmp/layer/upper
+chmod 1777 /tmp/layer/tmp /tmp/layer/shm
 [ -z "$owner" ] || chown "$owner:$owner" /tmp/layer/upper /tmp/layer/work
 mount -t overlay -o nosuid,nodev,lowerdir=/proc/self/fd/9,upperdir=/tmp/layer/upper,workdir=/tmp/layer/work \
     overlay /tmp/root
@@ -98,9 +103,9 @@ def container(*, mapped: bool, bytecode: bool, sysfs: bool) -> dict[str, Any]:
     mounts = [
         _mount("/proc", "proc", *limited),
         _mount("/dev", "tmpfs", "nosuid", "noexec", "mode=755", "size=64k"),
-        _mount("/dev/shm", "tmpfs", *limited, "mode=1777", f"size={MEMORY_FILES}"),
+        _mount("/dev/shm", "bind", *limited, "bind", source="/tmp/layer/shm"),
         *([_mount("/sys", "sysfs", *limited, "ro")] if sysfs else []),
-        _mount("/tmp", "tmpfs", "nosuid", "nodev", "mode=1777", f"size={MEMORY_FILES}"),
+        _mount("/tmp", "bind", "nosuid", "nodev", "bind", source="/tmp/layer/tmp"),
         _mount("/etc/hosts", "bind", *limited, "bind", "ro", source="/tmp/hosts"),
         *([_mount("/dev/bytecode", "bind", *limited, "bind", source="/tmp/bytecode")] if bytecode else []),
     ]
