@@ -159,7 +159,8 @@ def nothing_covered(
     Without `replaces`, there is no plan: a program or library may also be replaced by a link to another version of it.
     declared: paths by the name of a layer. The image chooses its names, so that without a plan these are a warning.
     """
-    bad, named = [], []
+    bad: list[str] = []
+    named: list[str] = []
     covered = [item for item in context.tree.covered if context.is_ours(item.layer)]
     for item in covered:
         if _renewed(context, item.path) if replaces is None else allowed_by(item.path, replaces):
