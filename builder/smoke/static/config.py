@@ -12,8 +12,8 @@ from builder.plan.imageconfig import VLLM_LABEL
 from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.tree import PathNotFound
-from builder.smoke.static.context import Context, Reads
-from builder.smoke.static.files import first_few
+from builder.smoke.static.context import MOST_FOLDERS, Context, Reads
+from builder.smoke.static.files import first_few, is_open
 from builder.smoke.static.python import distributions
 
 _SETTINGS = {"Cmd", "Entrypoint", "Env", "Labels", "WorkingDir", "ExposedPorts"}
@@ -63,18 +63,20 @@ def settings(context: Context) -> str:
         bad += [f"{name} is set" for name in sorted(found.keys() - _SETTINGS) if found[name] not in _UNSET]
         bad += [f"the variable {name} is {value!r}" for name, value in context.image.env.items() if _hides(name, value)]
     for volume in found.get("Volumes") or ():
-        inside = (path for path, entry in context.tree.below(volume) if context.is_ours(entry.layer))
+        where = context.tree.resolve(volume) if context.tree.exists(volume) else volume
+        inside = (path for path, entry in context.tree.below(where) if context.is_ours(entry.layer))
         if (covered := next(inside, None)) is not None:
             bad.append(f"the volume {volume} covers /{covered}")
-    paths = context.image.env.get("PATH", "/").split(":", 64)
-    bad += [f"{problem} in PATH" for problem in _open_folders(context, paths)]
+    paths = context.image.env.get("PATH", "/").split(":")
+    bad += [f"{problem} in PATH" for problem in _open_folders(context, paths[:MOST_FOLDERS])]
+    bad += ["too many folders in PATH"] if len(paths) > MOST_FOLDERS else []
     bad += _missing_user(context, found.get("User") or "")
     folder = found.get("WorkingDir") or "/"
     if context.tree.exists(folder) and context.tree.stat(folder).kind != "dir":
         bad.append(f"the working directory {folder} is no folder")
     version, label = distributions(context, "vllm"), (found.get("Labels") or {}).get(VLLM_LABEL)
-    if version and label and label not in version:
-        bad.append(f"the label {VLLM_LABEL} is {label}, vLLM is {version[0]}")
+    if label and label not in version and (version or not context.tree.absent):
+        bad.append(f"the label {VLLM_LABEL} is {label}, vLLM is {version[0] if version else 'not installed'}")
     if bad:
         raise CheckFailed(first_few(bad))
     return f"{len(found)} fields"
@@ -93,7 +95,7 @@ def _open_folders(context: Context, folders: Iterable[str]) -> Iterable[str]:
     for folder in folders:
         if not folder.startswith("/"):
             yield f"{folder!r}, which is relative to the working directory,"
-        elif context.tree.exists(folder) and context.tree.stat(folder).mode & 0o002:
+        elif is_open(context, folder):
             yield f"{folder}, which everyone may write,"
 
 

@@ -11,7 +11,8 @@ from builder.smoke.image.scan import ScanOptions
 from builder.smoke.image.tree import ImageTree
 
 Result = TypeVar("Result")
-_MOST_FOLDERS = 64
+MOST_FOLDERS = 64
+"""Folders of PATH that are read; a check fails for more."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Context:
     @property
     def path(self) -> list[str]:
         """The folders of PATH, as far as they are read."""
-        return self.image.env.get("PATH", "").split(":", _MOST_FOLDERS)[:_MOST_FOLDERS]
+        return self.image.env.get("PATH", "").split(":", MOST_FOLDERS)[:MOST_FOLDERS]
 
     def name(self, layer: int) -> str:
         """The name of a layer: the id under which it was built, else its number."""

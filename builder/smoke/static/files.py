@@ -94,6 +94,15 @@ def allowed_by(path: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase("/" + path, pattern) for pattern in patterns)
 
 
+def is_open(context: Context, folder: str) -> bool:
+    """Whether everyone may write to a folder or make it, or it is one of a process, as /proc/self/cwd."""
+    if posixpath.normpath(folder).split("/")[1:2] == ["proc"]:
+        return True
+    while folder.startswith("/") and not context.tree.exists(folder):
+        folder = posixpath.dirname(folder.rstrip("/"))
+    return folder.startswith("/") and bool(context.tree.stat(folder).mode & 0o002)
+
+
 def first_few(items: Sequence[str]) -> str:
     """The first items of a list, for a message."""
     shown = ", ".join(items[:5])

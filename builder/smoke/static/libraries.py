@@ -13,7 +13,7 @@ from builder.smoke.image.index import Entry
 from builder.smoke.image.scan import ScanOptions
 from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
-from builder.smoke.static.files import allowed_by, first_few
+from builder.smoke.static.files import allowed_by, first_few, is_open
 from builder.smoke.static.loader import DEFAULT_FOLDERS, Loader
 from builder.versions import symbol_version
 
@@ -63,7 +63,7 @@ def elf_ours(context: Context, *, allowed: Sequence[str] = ()) -> str:
             bad += [
                 f"/{path} loads from {folder!r}, where everyone may write"
                 for folder in places
-                if _is_open(context, folder)
+                if is_open(context, folder)
             ]
     if bad:
         raise CheckFailed(first_few(bad))
@@ -193,10 +193,3 @@ def _searched(context: Context) -> Iterator[str]:
     paths = [path for named in loader.cache.values() for path in named]
     paths += [path for folder in dict.fromkeys(places) for path in context.tree.inside(folder) if ".so" in path]
     yield from (path for path in paths if context.tree.exists(path) and context.tree.stat(path).machine == AARCH64)
-
-
-def _is_open(context: Context, folder: str) -> bool:
-    """Whether everyone may write to a folder, or create it."""
-    while folder.startswith("/") and not context.tree.exists(folder):
-        folder = posixpath.dirname(folder)
-    return folder.startswith("/") and bool(context.tree.stat(folder).mode & 0o002)

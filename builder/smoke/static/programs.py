@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.image.tree import PathNotFound
-from builder.smoke.static.context import Context, Reads
-from builder.smoke.static.files import first_few
+from builder.smoke.static.context import MOST_FOLDERS, Context, Reads
+from builder.smoke.static.files import first_few, is_open
 from builder.smoke.static.libraries import ELF, LOADER_FILES, searched
 from builder.smoke.static.loader import Loader
 
@@ -123,9 +123,13 @@ def preloads(context: Context) -> str:
     if not context.base:
         other = [name for name in env if _LOADS.fullmatch(name) and name not in _PRELOADS]
         bad += [f"the variable {name}" for name in other if env[name] not in ("", "none")]
-        bad += ["the working directory, by LD_LIBRARY_PATH"] * any(
-            not folder.startswith("/") for folder in env.get("LD_LIBRARY_PATH", "/").replace(";", ":").split(":")
-        )
+        folders = env.get("LD_LIBRARY_PATH", "/").replace(";", ":").split(":")
+        bad += ["too many folders in LD_LIBRARY_PATH"] if len(folders) > MOST_FOLDERS else []
+        for folder in folders[:MOST_FOLDERS]:
+            if not folder.startswith("/"):
+                bad.append("the working directory, by LD_LIBRARY_PATH")
+            elif is_open(context, folder):
+                bad.append(f"{folder}, where everyone may write, by LD_LIBRARY_PATH")
     entry = context.tree.get("etc/ld.so.preload")
     if entry is not None and (entry.size or entry.kind != "file"):
         bad.append("/etc/ld.so.preload")

@@ -136,8 +136,8 @@ def _script_folders(context: Context) -> frozenset[str]:
 
 def _imported(path: str, name: str, scripts: Collection[str]) -> bool:
     """Whether Python finds a file outside of the packages' folders: its own library, zipped or not, its settings,
-    modules and packages beside a script."""
-    if name in _STARTS or name == "pyvenv.cfg" or _LIBRARY.search(f"/{path}"):
+    modules and packages beside a script, and a link in place of a packages' folder."""
+    if name in _STARTS or name == "pyvenv.cfg" or name.endswith("-packages") or _LIBRARY.search(f"/{path}"):
         return True
     folder = posixpath.dirname(path)
     if name.startswith("__init__."):

@@ -10,6 +10,7 @@ import pytest
 
 from builder.errors import InvalidError
 from builder.model.check import Check
+from builder.plan.imageconfig import VLLM_LABEL
 from builder.smoke.image.opened import open_image
 from builder.smoke.report import Report
 from builder.smoke.static.run import ALWAYS as EVERY
@@ -320,3 +321,49 @@ def test_checks_of_other_tiers_are_ignored(tmp_path: Path) -> None:
     image = layout(tmp_path, [{"a": b""}])
     other = Check(id="x", tier="cpu", kind="import", args={"module": "vllm"})
     assert len(run_static(image, None, [other], always=()).results) == 0
+
+
+ROOT: Files = {"usr/bin/env": program(elf()), "tmp": folder(0o1777)}
+SETTINGS_OF_STRANGERS: dict[str, tuple[list[Files], dict[str, Any], str, str]] = {
+    # name: layers, settings, the check that fails, its message
+    "a folder of a process": ([ROOT], {"Env": ["PATH=/proc/self/cwd/bin:/usr/bin"]}, "settings", "/proc/self/cwd/bin"),
+    "a folder that everyone can make": ([ROOT], {"Env": ["PATH=/tmp/bin:/usr/bin"]}, "settings", "/tmp/bin, which"),
+    "folders that are not read": (
+        [ROOT],
+        {"Env": ["PATH=" + "/none:" * 64 + "/tmp:/usr/bin"]},
+        "settings",
+        "too many folders in PATH",
+    ),
+    "libraries of a process": (
+        [ROOT],
+        {"Env": ["PATH=/usr/bin", "LD_LIBRARY_PATH=/proc/self/cwd"]},
+        "preloads",
+        "/proc/self/cwd, where everyone may write",
+    ),
+    "libraries that everyone can make": (
+        [ROOT],
+        {"Env": ["PATH=/usr/bin", "LD_LIBRARY_PATH=/tmp/x/lib"]},
+        "preloads",
+        "/tmp/x/lib, where everyone may write",
+    ),
+    "a label without its vLLM": (
+        [ROOT],
+        {"Env": ["PATH=/usr/bin"], "Labels": {VLLM_LABEL: "0.20.0"}},
+        "settings",
+        "vLLM is not installed",
+    ),
+    # No file of the packages is in a folder of this name then.
+    "packages behind a link": (
+        [ROOT, {"usr/lib/python3.12/site-packages": link("/opt/data"), "opt/data/vllm/__init__.py": b"import evil\n"}],
+        {"Env": ["PATH=/usr/bin"]},
+        "imports",
+        "site-packages",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SETTINGS_OF_STRANGERS.values(), ids=SETTINGS_OF_STRANGERS)
+def test_an_image_of_a_stranger(tmp_path: Path, case: tuple[list[Files], dict[str, Any], str, str]) -> None:
+    layers, settings, kind, message = case
+    results = report(tmp_path, list(layers), settings=settings).results
+    assert [(row.kind, message in row.message) for row in results if row.status == "fail"] == [(kind, True)], results
