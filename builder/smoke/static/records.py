@@ -66,10 +66,11 @@ def _read_records(context: Context) -> _Stated:
     left = _MOST_ROWS
     for folder, name, version, layer in installed(context):
         path = f"{folder}/{name}-{version}.dist-info/RECORD"
-        if layer == 0 or not context.is_ours(layer):
+        if not context.is_ours(layer):
             continue
         if context.tree.get(path) is None:
-            bad.append(f"/{path} does not exist")
+            # Debian's packages, in the first layer, have none.
+            bad += [f"/{path} does not exist"] * (layer > 0)
             continue
         text = context.tree.read(path, _MOST_RECORD + 1).decode("utf-8", "surrogateescape")
         left -= text.count("\n")

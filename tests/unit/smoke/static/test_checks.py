@@ -21,6 +21,7 @@ from tests.support.images import (
     SM_121,
     Files,
     Member,
+    distribution,
     elf,
     fatbin,
     folder,
@@ -351,6 +352,12 @@ SETTINGS_OF_STRANGERS: dict[str, tuple[list[Files], dict[str, Any], str, str]] =
         {"Env": ["PATH=/usr/bin"], "Labels": {VLLM_LABEL: "0.20.0"}},
         "settings",
         "vLLM is not installed",
+    ),
+    "everything in one layer": (
+        [{**ROOT, **distribution("vllm", "0.20.0", {f"{SITE}/vllm/a.py": b"good"}), f"{SITE}/vllm/a.py": b"evil"}],
+        {"Env": ["PATH=/usr/bin"]},
+        "records",
+        "vllm/a.py has another content",
     ),
     # No file of the packages is in a folder of this name then.
     "packages behind a link": (
