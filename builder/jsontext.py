@@ -12,19 +12,25 @@ if TYPE_CHECKING:
 from builder.regular import read_regular
 
 _LIMIT = 4 << 20
-"""bytes"""
+"""Bytes, or characters, of one text."""
+_MOST_VALUES = 20_000
+"""Each value that is not as a model wants it is an error of a kilobyte."""
 
 
 def parse_json(text: str | bytes) -> Any:
     """JSON text to plain values. Raises ValueError (JSONDecodeError with a line where it is malformed).
 
     A duplicate key in one object is refused, because parsers differ in the value that they keep; so are NaN and
-    Infinity, which are not JSON, and values that are nested too deeply.
+    Infinity, which are not JSON, values that are nested too deeply, and more text or values than any program writes.
     """
+    if len(text) > _LIMIT:
+        raise ValueError(f"longer than {_LIMIT >> 20} MB")
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+        value = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    _check_count(value)
+    return value
 
 
 def read_json(path: Path) -> Any:
@@ -46,6 +52,17 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is twice in one object")
     return found
+
+
+def _check_count(value: Any) -> None:
+    pending, left = [value], _MOST_VALUES
+    while pending:
+        inside = pending.pop()
+        items = inside.values() if isinstance(inside, dict) else inside if isinstance(inside, list) else ()
+        left -= len(items)
+        if left < 0:
+            raise ValueError(f"more than {_MOST_VALUES} values")
+        pending += items
 
 
 def _constant(word: str) -> Any:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _LONGEST = 4096
 _MEMORY = 8 << 20
 """Bytes that one compiled pattern may use."""
+_PROGRAM = 1 << 18
+"""The same, for the program of the pattern alone: the time of the compiler is quadratic in the program's size."""
 
 
 @lru_cache(256)
@@ -25,12 +27,14 @@ def compiled(pattern: Any) -> re.Pattern[Any]:
 
     options = re2.Options()
     options.log_errors = False
-    options.max_mem = _MEMORY
     if isinstance(pattern, bytes):
         options.encoding = re2.Options.Encoding.LATIN1
     if len(pattern) > _LONGEST:
         raise ValueError(f"the pattern is longer than {_LONGEST} characters")
     try:
+        options.max_mem = _PROGRAM
+        re2.compile(pattern, options)
+        options.max_mem = _MEMORY
         made: re.Pattern[Any] = re2.compile(pattern, options)
     except re2.error as error:
         reason = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)

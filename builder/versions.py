@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 if TYPE_CHECKING:
     import semver
 
-_NUMBERS = re.compile(r"(?<![\w.])v?(\d+)\.(\d+)(?:\.(\d+))?")
+_NUMBERS = re.compile(r"(?<![\w.])v?(\d{1,18})\.(\d{1,18})(?:\.(\d{1,18}))?")
 
 
 def semantic(text: str) -> semver.Version | None:
@@ -63,7 +63,7 @@ def python_version(text: str | None) -> Version:
     """
     try:
         return Version((text or "0").partition("-")[0])
-    except InvalidVersion:
+    except ValueError:  # InvalidVersion, or a number that is too long
         return Version("0")
 
 
@@ -71,7 +71,7 @@ def is_version(text: str) -> bool:
     """Whether the text is a version of PEP 440."""
     try:
         Version(text)
-    except InvalidVersion:
+    except ValueError:
         return False
     return True
 
@@ -83,4 +83,4 @@ def python_release(text: str) -> tuple[int, ...]:
 
 def symbol_version(name: str) -> Version:
     """The version of an ELF symbol's version name: 2.38 of GLIBC_2.38, 0 of GLIBC_PRIVATE."""
-    return Version(".".join(re.findall(r"\d+", name)) or "0")
+    return Version(".".join(re.findall(r"\d{1,18}", name)) or "0")

@@ -9,8 +9,9 @@ from urllib.parse import quote
 
 from builder.errors import BuilderError, NetworkError, PinError
 from builder.inputs import hosts as machine
+from builder.inputs.index import project_files
 from builder.inputs.mirrors import redact
-from builder.inputs.transfer import TIMEOUT, Reason, TransferError, check_status, transfer_errors
+from builder.inputs.transfer import Reason, TransferError
 from builder.model.inputs import Input
 
 if TYPE_CHECKING:
@@ -75,22 +76,7 @@ def file_address(session: requests.Session, candidate: Candidate, item: Input) -
     """The address of the file; a package index is queried for it. Raises TransferError."""
     if candidate.kind != "index":
         return candidate.address
-    from pypi_simple import ACCEPT_ANY, NoSuchProjectError, PyPISimple, UnsupportedContentTypeError
-
-    with transfer_errors():
-        try:
-            page = PyPISimple(candidate.address, session=session).get_project_page(
-                candidate.project, timeout=TIMEOUT, accept=ACCEPT_ANY
-            )
-        except NoSuchProjectError:
-            raise TransferError(Reason.GONE, "the index has no such project") from None
-        except UnsupportedContentTypeError:
-            raise TransferError(Reason.REFUSED, "the answer is not a package index") from None
-        except Exception as error:
-            if (response := getattr(error, "response", None)) is not None:
-                check_status(response)
-            raise
-    for package in page.packages:
+    for package in project_files(session, candidate.address, candidate.project):
         if package.filename == item.file:
             listed = (package.digests or {}).get("sha256", item.sha256)
             if listed != item.sha256:

@@ -18,7 +18,10 @@ _KNOWN_SUITES = ("bullseye", "bookworm", "trixie", "forky", "duke")
 
 def redact(url: str) -> str:
     """The address without its credentials (the text before the @) and its query."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "an invalid address"
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
@@ -62,7 +65,7 @@ def wheel_indexes(environ: Mapping[str, str], uv_files: Iterable[str], pip_files
 def _uv_indexes(text: str) -> tuple[list[str], list[str]]:
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # not only TOMLDecodeError: a number may be too long
         return [], []
     default: list[str] = []
     extra: list[str] = []
@@ -150,4 +153,8 @@ def _roots(urls: Iterable[str]) -> tuple[str, ...]:
 
 
 def _is_http(url: str) -> bool:
+    try:
+        urlsplit(url)
+    except ValueError:
+        return False
     return url.startswith(("http://", "https://"))

@@ -10,9 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
+from pydantic import ValidationError
+
 from builder.engine.process import Captured, output
 from builder.errors import NetworkError, PinError, UsageError
 from builder.inputs.mirrors import deb822, redact, without_logins
+from builder.jsontext import first_problem
 from builder.model.lock import Deb, DebRequest
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -96,7 +99,7 @@ def _resolve(folder: Path, request: DebRequest) -> tuple[Deb, ...]:
 def parse_uris(text: str) -> list[tuple[str, str]]:
     """(package, version) of each line of `apt-get --print-uris`: `'URL' NAME_VERSION_ARCH.deb SIZE HASH`."""
     files = re.findall(r"^'[^']+' (\S+)\.deb \d+", text, re.MULTILINE)
-    return [(parts[0], unquote(parts[1])) for parts in (file.split("_") for file in files)]
+    return [(parts[0], unquote(parts[1])) for parts in (file.split("_") for file in files) if len(parts) > 1]
 
 
 def debs_of(stanzas: str, wanted: Sequence[tuple[str, str]]) -> tuple[Deb, ...]:
@@ -108,19 +111,28 @@ def debs_of(stanzas: str, wanted: Sequence[tuple[str, str]]) -> tuple[Deb, ...]:
             id="deb-undescribed",
             cause="the package lists are inconsistent",
         )
-    return tuple(
-        Deb.model_validate(
+    return tuple(_deb(name, found[name, version]) for name, version in sorted(wanted))
+
+
+def _deb(name: str, fields: dict[str, str]) -> Deb:
+    size = fields.get("Size", "")
+    try:
+        return Deb.model_validate(
             {
                 "package": name,
-                "version": version,
-                "architecture": found[name, version]["Architecture"],
-                "path": found[name, version]["Filename"],
-                "sha256": found[name, version]["SHA256"],
-                "size": int(found[name, version]["Size"]),
+                "version": fields["Version"],
+                "architecture": fields.get("Architecture"),
+                "path": fields.get("Filename"),
+                "sha256": fields.get("SHA256"),
+                "size": int(size) if re.fullmatch("[0-9]{1,16}", size) else None,
             }
         )
-        for name, version in sorted(wanted)
-    )
+    except ValidationError as error:
+        raise PinError(
+            f"the Debian archive describes {name} as no lock can hold it",
+            id="deb-entry-malformed",
+            cause=first_problem(error),
+        ) from None
 
 
 def _apt(folder: Path, *command: str) -> Captured:

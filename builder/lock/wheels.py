@@ -14,18 +14,24 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 from packaging.tags import Tag, compatible_tags, cpython_tags
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
+from pydantic import ValidationError
 
 from builder.engine.process import output
 from builder.errors import InvalidError, NetworkError, PinError, UsageError
+from builder.inputs.fetch import new_session
+from builder.inputs.index import project_files
 from builder.inputs.mirrors import redact, without_logins
+from builder.inputs.transfer import TIMEOUT, TransferError, check_status, transfer_errors
+from builder.jsontext import first_problem
 from builder.model.lock import Wheel, WheelRequest
 from builder.parallel import every
 from builder.versions import python_release
 
 if TYPE_CHECKING:
-    from pypi_simple import DistributionPackage, PyPISimple
+    import requests
+    from pypi_simple import DistributionPackage
 
 _OLDEST_GLIBC = {"aarch64": 17, "x86_64": 5}
 _SECONDS = 900
@@ -110,7 +116,7 @@ def uv_program() -> str:
 
 def target_tags(python: str, platform: str) -> list[Tag]:
     """The wheel tags that CPython `python` ("3.13") supports on `platform` ("aarch64-manylinux_2_39"), best first."""
-    match = re.fullmatch(r"(aarch64|x86_64)-manylinux_2_(\d+)", platform)
+    match = re.fullmatch(r"(aarch64|x86_64)-manylinux_2_([0-9]{1,3})", platform)
     if not match:
         raise InvalidError(
             f"wheels cannot be locked for the platform {platform}",
@@ -139,7 +145,7 @@ def best_wheel(files: Iterable[str], version: Version, tags: Sequence[Tag]) -> s
     for file in files:
         try:
             _, found, build, supported = parse_wheel_filename(file)
-        except InvalidWheelFilename:
+        except ValueError:  # InvalidWheelFilename, or a number that is too long
             continue
         places = [rank[tag] for tag in supported if tag in rank]
         if found != version or not places:
@@ -151,21 +157,18 @@ def best_wheel(files: Iterable[str], version: Version, tags: Sequence[Tag]) -> s
 
 
 def _files(wanted: Sequence[tuple[str, Version]], tags: Sequence[Tag], index: str) -> tuple[Wheel, ...]:
-    import requests
-    from pypi_simple import PyPISimple
-
     try:
-        with PyPISimple(index) as client:
-            return tuple(every(lambda pin: _wheel(client, pin[0], pin[1], tags), sorted(wanted), 8))
-    except requests.RequestException as error:
+        with new_session() as session:
+            return tuple(every(lambda pin: _wheel(session, index, pin[0], pin[1], tags), sorted(wanted), 8))
+    except TransferError as error:
         raise NetworkError(
-            f"cannot read the package index: {type(error).__name__}", id="wheel-index-unreadable", where=redact(index)
+            "cannot read the package index", id="wheel-index-unreadable", where=redact(index), cause=error.detail
         ) from error
 
 
-def _wheel(client: PyPISimple, name: str, version: Version, tags: Sequence[Tag]) -> Wheel:
-    page = client.get_project_page(name)
-    files = {package.filename: package for package in page.packages if not package.is_yanked}
+def _wheel(session: requests.Session, index: str, name: str, version: Version, tags: Sequence[Tag]) -> Wheel:
+    packages = project_files(session, index, name)
+    files = {package.filename: package for package in packages if not package.is_yanked}
     file = best_wheel(files, version, tags)
     if file is None:
         raise PinError(
@@ -179,14 +182,23 @@ def _wheel(client: PyPISimple, name: str, version: Version, tags: Sequence[Tag])
         raise PinError(
             f"the package index has no sha256 for {file}", id="wheel-hash-missing", next="use an index that has it"
         )
-    size = package.size if package.size is not None else _size(client, package)
-    return Wheel(name=name, version=str(version), file=file, sha256=sha256, size=size)
+    size = package.size if package.size is not None else _size(session, package)
+    try:
+        return Wheel(name=name, version=str(version), file=file, sha256=sha256, size=size)
+    except ValidationError as error:
+        raise NetworkError(
+            f"the package index describes {file!a} as no lock can hold it",
+            id="wheel-entry-malformed",
+            cause=first_problem(error),
+        ) from None
 
 
-def _size(client: PyPISimple, package: DistributionPackage) -> int:
+def _size(session: requests.Session, package: DistributionPackage) -> int:
     """The size of a file in bytes, from a HEAD request: older indexes do not list sizes."""
-    answer = client.s.head(package.url, allow_redirects=True, headers={"Accept-Encoding": "identity"}, timeout=30)
-    answer.raise_for_status()
+    with transfer_errors():
+        headers = {"Accept-Encoding": "identity"}
+        answer = session.head(package.url, allow_redirects=True, headers=headers, timeout=TIMEOUT)
+        check_status(answer)
     try:
         return int(answer.headers["Content-Length"])
     except (KeyError, ValueError):

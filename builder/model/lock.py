@@ -79,7 +79,7 @@ class WheelRequest(Strict):
     constraints: tuple[Requirement, ...] = ()
     without: tuple[Name, ...] = ()
     """Sections whose distributions the target already holds: they are constraints and are left out of the result."""
-    python: Annotated[str, Field(pattern=r"^3\.\d+$")]
+    python: Annotated[str, Field(pattern=r"^3\.[0-9]{1,2}$")]
     platform: Name
     """A value of `uv pip compile --python-platform`, e.g. aarch64-manylinux_2_39."""
     dependencies: Boolean = True

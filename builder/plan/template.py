@@ -26,8 +26,8 @@ from builder.text import printable
 
 _SAFE = re.compile(r"[A-Za-z0-9._:/@+=-]*")
 
-_BROKEN = (jinja2.TemplateError, TypeError, ValueError, LookupError, RecursionError)
-"""The exceptions of a broken template."""
+_BROKEN = (jinja2.TemplateError, SyntaxError, TypeError, ValueError, LookupError, RecursionError, MemoryError)
+"""The exceptions of a broken template. Python's compiler raises SyntaxError or MemoryError for deep nesting."""
 
 _ALLOWED = (
     *(nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Assign, nodes.Tuple),
@@ -40,8 +40,14 @@ _TESTS = ("none", "defined")
 _DEEPEST = 2
 """Levels of nested loops."""
 
-_LONGEST_TEMPLATE, _LONGEST = 1 << 17, 1 << 20
+_LONGEST_TEMPLATE, _LONGEST = 1 << 16, 1 << 20
 """Characters of a template, and of what it renders to."""
+
+_MOST_JOINED = 100
+"""The operands of all `~`: the length of what they give is limited only where it is written."""
+
+_MOST_NODES = 10_000
+"""The nodes of a template; Jinja compiles them in a second."""
 
 _MOST_WORK = 300_000
 """The steps that a template may take; they take a few seconds."""
@@ -128,7 +134,11 @@ class _Environment(jinja2.Environment):
 
 
 _dockerfiles = _Environment(
-    undefined=jinja2.StrictUndefined, finalize=_finalize, keep_trailing_newline=True, autoescape=False
+    undefined=jinja2.StrictUndefined,
+    finalize=_finalize,
+    keep_trailing_newline=True,
+    autoescape=False,
+    optimized=False,  # The time of Jinja's optimizer is cubic in the depth of an expression.
 )
 _FILTERS = {"sh": sh, "dockerfile": dockerfile, "exec_form": exec_form, "word": word, "inherited": inherited}
 _dockerfiles.filters = {**_FILTERS, "list": _listed}
@@ -177,15 +187,24 @@ def render_text(text: str, values: Mapping[str, Mapping[str, Any]], where: str) 
 
 def _require_plain(template: nodes.Template, functions: set[str]) -> None:
     """Raises TemplateError for a construct that is not in `_ALLOWED`."""
+    if sum(len(node.nodes) for node in template.find_all(nodes.Concat)) > _MOST_JOINED:
+        raise jinja2.TemplateError(f"more than {_MOST_JOINED} texts are joined")
     assigned = {name for each in template.find_all(nodes.Assign) for name in _names(each, "store")}
     pending: list[tuple[nodes.Node, int]] = [(template, 0)]
+    left = _MOST_NODES
     while pending:
         node, depth = pending.pop()
+        left -= 1
+        if left < 0:
+            raise jinja2.TemplateError(f"the template has more than {_MOST_NODES} parts")
         problem = ""
         if not isinstance(node, _ALLOWED):
             problem = f"{type(node).__name__} is not allowed in a template"
         elif isinstance(node, nodes.Filter) and node.name not in _FILTERS:
             problem = f"no filter named {node.name!r}"
+        elif isinstance(node, nodes.Filter) and any(node.find_all(nodes.Filter)):
+            # Each filter may quote the quotes of the one before, which multiplies the length.
+            problem = "a value goes through one filter"
         elif isinstance(node, nodes.Test) and node.name not in _TESTS:
             problem = f"no test named {node.name!r}"
         elif isinstance(node, nodes.Call) and not (isinstance(node.node, nodes.Name) and node.node.name in functions):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from builder.errors import InvalidError
+from builder.errors import InvalidError, PinError
 from builder.model.plan import Plan
 from builder.store.records import LayerRecord
 from builder.store.store import Store
@@ -23,7 +23,7 @@ def check_conflicts(plan: Plan, records: Mapping[str, LayerRecord], store: Store
         listing = records[layer.id].listing
         store.verify(listing)
         for line in b"".join(store.chunks(listing)).splitlines():
-            path, kind, *_ = json.loads(line)
+            path, kind = _listed(line, layer.id)
             if kind == "dir":
                 folders.setdefault(path, layer.id)
             if path in owners if kind == "dir" else path in folders:
@@ -42,3 +42,19 @@ def check_conflicts(plan: Plan, records: Mapping[str, LayerRecord], store: Store
                     cause="a layer may only cover files that it lists under `replaces`",
                 )
             owners[path] = layer.id
+
+
+def _listed(line: bytes, layer: str) -> tuple[str, str]:
+    """The path and the kind in a line of a listing."""
+    try:
+        path, kind, *_ = json.loads(line)
+    except (ValueError, TypeError, RecursionError):
+        path = kind = None
+    if not isinstance(path, str) or not isinstance(kind, str):
+        raise PinError(
+            f"the listing of layer {layer} in the store is not readable",
+            id="listing-unreadable",
+            cause="something other than builder changed the store",
+            next="remove the store and build again",
+        )
+    return path, kind

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from .control import Control, conffiles_of, parse
-from .entry import Entry, UnpackError, clean_path, damaged
+from .entry import CHUNK, Entry, UnpackError, clean_path, damaged
 from .spool import Spool
 from .tar import Archive
 
@@ -22,6 +22,8 @@ _LONGEST_TEXT = 1 << 20
 """bytes of a control file."""
 _LARGEST_CONTROL = 32 << 20
 """bytes of the archive of all control files, compressed."""
+_XZ_MEMORY = 128 << 20
+"""bytes; the highest level of xz, which Debian's packages use, needs 65 MB."""
 
 
 @dataclass(frozen=True)
@@ -112,10 +114,49 @@ class _Window(io.RawIOBase):
         return len(data)
 
 
+class _Xz(io.RawIOBase):
+    """The content of a file with one xz stream, with a limit of memory, which `lzma.open` does not have."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._decoder = lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
+        self._place = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Forward only."""
+        if whence != io.SEEK_SET or offset < self._place:
+            raise io.UnsupportedOperation
+        while self._place < offset and self.read(min(offset - self._place, CHUNK)):
+            pass
+        return self._place
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        data = b""
+        while not data and not self._decoder.eof:
+            chunk = self._file.read(CHUNK) if self._decoder.needs_input else b""
+            if not chunk and self._decoder.needs_input:
+                raise EOFError("the xz stream ends too early")
+            data = self._decoder.decompress(chunk, len(buffer))
+        if self._decoder.eof and (self._decoder.unused_data or self._file.read(1)):
+            raise lzma.LZMAError("data after the end of the xz stream")
+        buffer[: len(data)] = data
+        self._place += len(data)
+        return len(data)
+
+
 def _decompressed(stream: Any, name: str, owner: str) -> IO[bytes]:
     raw: Any = io.BufferedReader(stream, 1 << 20) if isinstance(stream, io.RawIOBase) else stream
     readers: dict[str, Callable[[Any], Any]] = {
-        "xz": lzma.open,
+        "xz": lambda file: io.BufferedReader(_Xz(file), CHUNK),
         "gz": gzip.open,
         "bz2": bz2.open,
         "tar": lambda file: file,

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 CHUNK = 1 << 20
+_SMALL = 1 << 20
+"""bytes"""
 
 Reader = Callable[[], Iterator[bytes]]
 
@@ -59,9 +61,11 @@ def directory(path: str, mode: int = 0o755, owner: str = "") -> Entry:
 
 
 def content(entry: Entry) -> bytes:
-    """The whole content of a small file."""
+    """The whole content of a small file. Raises UnpackError."""
     if entry.read is None:
         raise UnpackError(f"{entry.path} has no content", id="entry-no-content")
+    if entry.size > _SMALL:
+        raise UnpackError(f"{entry.path} has more than {_SMALL >> 20} MB", id="entry-too-large")
     return b"".join(entry.read())
 
 

@@ -64,8 +64,8 @@ def complete(tree: Mapping[str, Entry], packages: list[Package], today: int = SH
 
 def _accounts(tree: Mapping[str, Entry], today: int) -> list[Entry]:
     try:
-        users = content(tree["usr/share/base-passwd/passwd.master"]).decode()
-        groups = content(tree["usr/share/base-passwd/group.master"]).decode()
+        users = content(tree["usr/share/base-passwd/passwd.master"]).decode("utf-8", "surrogateescape")
+        groups = content(tree["usr/share/base-passwd/group.master"]).decode("utf-8", "surrogateescape")
     except KeyError:
         raise UnpackError("a root needs the package base-passwd", id="root-base-passwd-missing") from None
     passwd = [line.split(":") for line in users.splitlines() if line]

@@ -12,6 +12,9 @@ from typing import IO
 from .entry import CHUNK, Entry, Reader, UnpackError, clean_path, damaged
 from .tar import Archive
 
+_MOST = 16 << 30
+"""bytes of all contents of one spool"""
+
 
 class Spool:
     """Keeps file contents of tar streams in one unnamed temporary file, from where entries read them.
@@ -47,6 +50,8 @@ class Spool:
 
     def _keep(self, stream: IO[bytes], size: int, owner: str) -> None:
         end = self._end + size
+        if end > _MOST:
+            raise UnpackError(f"{owner}: unpacked files take more than {_MOST >> 30} GB", id="spool-too-large")
         while self._end < end:
             chunk = stream.read(min(CHUNK, end - self._end))
             if not chunk:

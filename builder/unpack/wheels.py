@@ -20,8 +20,8 @@ from pathlib import Path
 from .entry import CHUNK, Entry, UnpackError, clean_path, damaged, from_bytes
 
 INSTALLER = b"builder\n"
-_LARGEST = 32 << 20
-"""Bytes of a script or of a file of metadata."""
+_LARGEST_SCRIPT, _LARGEST_RECORD, _LARGEST_POINTS = 32 << 20, 8 << 20, 1 << 20
+"""Bytes of a script, of RECORD (the longest of a known wheel has 2 MB), and of entry_points.txt."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def _install(archive: zipfile.ZipFile, label: str, scheme: Scheme) -> list[Entry
             continue
         target, script = _target(info.filename, scheme, label)
         if script:
-            data = _shebang(_small(archive, info, label), scheme)
+            data = _shebang(_small(archive, info, label, _LARGEST_SCRIPT), scheme)
             add_made(from_bytes(target, data, 0o755, label), data)
         else:
             entry = _member(archive, info, target, label)
@@ -91,7 +91,7 @@ def extract(path: Path, label: str, strip: str, into: str) -> list[Entry]:
         archive = _open(path, label)
     prefix = strip.rstrip("/") + "/"
     return [
-        _member(archive, info, clean_path(f"{into}/{info.filename[len(prefix) :]}", label), label)
+        _member(archive, info, f"{clean_path(into, label)}/{_path(info.filename[len(prefix) :], label)}", label)
         for info in archive.infolist()
         if info.filename.startswith(prefix) and not info.is_dir()
     ]
@@ -120,23 +120,31 @@ def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo, label: str) -> Iterat
             yield chunk
 
 
-def _small(archive: zipfile.ZipFile, info: zipfile.ZipInfo, label: str) -> bytes:
-    """The content of a member that is read in one piece."""
-    if info.file_size > _LARGEST:
-        raise UnpackError(f"{label}: {info.filename} has more than {_LARGEST >> 20} MB", id="wheel-member-too-large")
+def _small(archive: zipfile.ZipFile, info: zipfile.ZipInfo, label: str, most: int) -> bytes:
+    """The content of a member that is read in one piece; most: its largest size in bytes."""
+    if info.file_size > most:
+        raise UnpackError(f"{label}: {info.filename} has more than {most >> 20} MB", id="wheel-member-too-large")
     return archive.read(info)
 
 
 def _recorded(archive: zipfile.ZipFile, info_dir: str, label: str) -> dict[str, str]:
     try:
-        text = _small(archive, archive.getinfo(f"{info_dir}/RECORD"), label).decode("utf-8")
+        text = _small(archive, archive.getinfo(f"{info_dir}/RECORD"), label, _LARGEST_RECORD).decode("utf-8")
     except KeyError:
         raise UnpackError(f"{label}: no RECORD", id="wheel-record-missing") from None
-    return {row[0]: row[1] for row in csv.reader(io.StringIO(text)) if len(row) >= 3}
+    names = set(archive.namelist())
+    return {row[0]: row[1] for row in csv.reader(io.StringIO(text)) if len(row) >= 3 and row[0] in names}
+
+
+def _path(name: str, label: str) -> str:
+    path = clean_path(name, label)
+    if not path:
+        raise UnpackError(f"{label}: {name!r} is the name of no file", id="wheel-name-empty")
+    return path
 
 
 def _target(name: str, scheme: Scheme, label: str) -> tuple[str, bool]:
-    path = clean_path(name, label)
+    path = _path(name, label)
     first, _, rest = path.partition("/")
     if not first.endswith(".data") or "/" not in rest:
         return f"{scheme.site}/{path}", False
@@ -162,7 +170,8 @@ def _shebang(data: bytes, scheme: Scheme) -> bytes:
 
 def _entry_points(archive: zipfile.ZipFile, info_dir: str, label: str) -> list[tuple[str, str]]:
     try:
-        text = _small(archive, archive.getinfo(f"{info_dir}/entry_points.txt"), label).decode("utf-8")
+        member = archive.getinfo(f"{info_dir}/entry_points.txt")
+        text = _small(archive, member, label, _LARGEST_POINTS).decode("utf-8")
     except KeyError:
         return []
     parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, strict=False)
@@ -174,7 +183,7 @@ def _entry_points(archive: zipfile.ZipFile, info_dir: str, label: str) -> list[t
     found = []
     for section in ("console_scripts", "gui_scripts"):
         if parser.has_section(section):
-            found += [(clean_path(name, label), reference) for name, reference in parser.items(section)]
+            found += [(_path(name, label), reference) for name, reference in parser.items(section)]
     return sorted(found)
 
 
@@ -182,7 +191,7 @@ def _script(reference: str, scheme: Scheme, label: str) -> bytes:
     module, _, attribute = reference.partition("[")[0].strip().partition(":")
     names = attribute.strip().split(".")
     if not all(part.isidentifier() for part in [*module.strip().split("."), *names]):
-        raise UnpackError(f"{label}: unusable entry point {reference!r}", id="wheel-entry-point-invalid")
+        raise UnpackError(f"{label}: unusable entry point {reference[:200]!r}", id="wheel-entry-point-invalid")
     return (
         f"#!{scheme.interpreter}\n"
         "import sys\n"

@@ -6,6 +6,7 @@ import pytest
 
 from builder.versions import (
     at_least,
+    is_version,
     nccl_version,
     python_release,
     python_version,
@@ -28,6 +29,7 @@ from builder.versions import (
         ("580.142", "580.142.0"),
         ("2.29.7-1", "2.29.7"),
         ("what is this", None),
+        ("1" * 5000 + ".1", None),
         ("", None),
     ],
 )
@@ -58,12 +60,14 @@ def test_the_revision_of_a_package_is_no_part_of_an_nccl_release() -> None:
 def test_python_versions() -> None:
     assert python_version("0.20.0rc1") < python_version("0.20.0") < python_version("0.20.0.post1")
     assert python_version("2.29.7-1") == python_version("2.29.7")
-    assert python_version(None) == python_version("unknown") == python_version("0")
+    assert python_version(None) == python_version("unknown") == python_version("1" * 5000) == python_version("0")
+    assert not is_version("1" * 5000)
     assert python_release("3.13") == (3, 13)
     with pytest.raises(ValueError):
         python_release("three")
 
 
 def test_symbol_versions() -> None:
+    assert symbol_version("GLIBC_" + "9" * 5000) > symbol_version("GLIBC_2.38")
     names = ["GLIBC_2.38", "GLIBC_2.4", "GLIBC_PRIVATE", "GLIBC_2.2.5"]
     assert sorted(names, key=symbol_version) == ["GLIBC_PRIVATE", "GLIBC_2.2.5", "GLIBC_2.4", "GLIBC_2.38"]

@@ -39,7 +39,18 @@ def test_uv_tables() -> None:
     assert mirrors.wheel_indexes({}, [text], []) == ("https://main.test/", "https://extra.test/")
 
 
-@pytest.mark.parametrize("text", ["[global", "index-url = 3\n[[", "[[index]]\nurl = 1\n", "index = 5"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[global",
+        "index-url = 3\n[[",
+        "[[index]]\nurl = 1\n",
+        "index = 5",
+        "a = " + "[" * 5000,
+        "a = " + "1" * 5000,
+        "index-url = 'http://['",
+    ],
+)
 def test_a_damaged_configuration_is_ignored(text: str) -> None:
     assert mirrors.wheel_indexes({}, [text], [text]) == ()
 
@@ -52,6 +63,7 @@ def test_this_machine_always_has_a_default_index(tmp_path: Path) -> None:
 
 def test_redacting_removes_credentials_and_tokens() -> None:
     assert mirrors.redact("https://me:pw@host.test:8/simple/?token=1#x") == "https://host.test:8/simple/"
+    assert "pw" not in mirrors.redact("https://me:pw@[host.test")
 
 
 # --- Debian archives ---

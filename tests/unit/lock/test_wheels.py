@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 from packaging.version import Version
+from pydantic import ValidationError
 
 from builder.errors import InvalidError, PinError
 from builder.lock.wheels import best_wheel, parse_pins, resolve_wheels, target_tags
 from builder.model.lock import WheelRequest
 from tests.support.errors import fails
+from tests.support.hostile import limit
 from tests.support.http_server import Server, body, serving
 
 ARM = target_tags("3.13", "aarch64-manylinux_2_39")
@@ -42,15 +44,22 @@ def test_the_file_that_fits_best(files: list[str], best: int) -> None:
         "a-1-cp312-cp312-manylinux_2_28_aarch64.whl",
         "a-1-cp314-abi3-manylinux_2_28_aarch64.whl",
         "a-1-cp313-cp313-macosx_11_0_arm64.whl",
+        f"a-{'1' * 5000}-py3-none-any.whl",
     ],
 )
 def test_files_that_do_not_fit(file: str) -> None:
     assert best_wheel([file], Version("1"), ARM) is None
 
 
-def test_an_unknown_platform_is_refused() -> None:
-    with pytest.raises(InvalidError):
-        target_tags("3.13", "windows")
+@pytest.mark.parametrize("platform", ["windows", "aarch64-manylinux_2_99999999"])
+def test_an_unknown_platform_is_refused(platform: str) -> None:
+    with limit(), fails(InvalidError, "wheel-platform-unknown"):
+        target_tags("3.13", platform)
+
+
+def test_a_python_whose_version_is_too_high_to_count_to_is_refused() -> None:
+    with pytest.raises(ValidationError, match="python"):
+        WheelRequest(requirements=(), python="3.99999999", platform="aarch64-manylinux_2_39")
 
 
 def test_pins_are_read_with_normalised_names() -> None:

@@ -102,6 +102,7 @@ def test_an_unknown_key_like_no_other_lists_the_known_ones(tmp_path: Path) -> No
         ("title: A tiny one", "title: *nothing", ":2", "yaml-invalid", "undefined alias"),
         ("title: A tiny one", "title: \x07", "", "yaml-invalid", "control characters"),
         ("title: A tiny one", "? [a]\n: 1", ":2", "yaml-invalid", "a key must be plain text"),
+        ("title: A tiny one", "1: 1", ":2", "yaml-invalid", "a key must be plain text"),
         ("name: tiny", "a: 1\n---\nname: tiny", "", "yaml-invalid", "another document"),
     ],
 )

@@ -17,6 +17,7 @@ from builder.plan.template import Quoted, render_dockerfile, render_text
 from builder.plan.use import Scope, make_use
 from builder.project import Project
 from tests.support.errors import fails
+from tests.support.hostile import limit
 from tests.support.project import Sample
 
 MakePlan = Callable[..., Plan]
@@ -55,6 +56,11 @@ BROKEN = [
     "{% for a in long %}{% for b in long %}{% endfor %}{% endfor %}",
     "{% for a in 'text' %}{% endfor %}",
     "{% if (long | exec_form) == '' %}{% endif %}" * 10_000,
+    "{{ 'x' " + "| sh " * 300 + "}}",
+    "{{ " + "'x' ~ " * 10_000 + "'x' }}",
+    "{{ " + "not " * 500 + "1 }}",
+    "{{ params" + ".b" * 300 + " }}",
+    "{{ (" + "1, " * 20_000 + ") | exec_form }}",
     "\x9b31m",
     "{{ " + "(" * 2000 + "1" + ")" * 2000 + " }}",
 ]
@@ -113,6 +119,13 @@ def test_the_pattern_of_a_parameter_cannot_hang(make_plan: MakePlan, small: Samp
     layers = small.files["recipes/tiny.yaml"]["layers"]
     layers[layers.index(use)] = {"settings": {"slow": "a" * 100}}
     with fails(UsageError, "parameter-value-invalid"):
+        make_plan()
+
+
+def test_the_compiler_of_a_pattern_cannot_hang(make_plan: MakePlan, small: Sample) -> None:
+    layer = small.files["dockerfiles/layers/settings/layer.yaml"]
+    layer["parameters"] = {"slow": {"type": "text", "pattern": "a{1,1000}" * 30, "default": "a", "help": "quadratic"}}
+    with limit(), fails(InvalidError, "value-invalid"):
         make_plan()
 
 

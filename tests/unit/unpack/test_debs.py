@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import shutil
 import subprocess
 import tarfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -149,6 +151,7 @@ WHOLE = deb("tool", {"usr/bin/tool": bytes(range(256)) * 40}, compression=".xz")
         WHOLE[:-100],
         WHOLE.replace(b"`\n", b"xx", 1),
         WHOLE.replace(b"\xfd7zXZ", b"\xfd7zXY"),
+        ar({"control.tar": tar({"control": "Package: a\n"}), "data.tar.xz": lzma.compress(tar({})) + b"more"}),
         WHOLE[:-200] + bytes(100) + WHOLE[-100:],
         ar({"debian-binary": b"2.0\n", "data.tar": tar({})}),
         ar({"debian-binary": b"2.0\n", "control.tar": tar({"control": "Package: a\n"})}),
@@ -165,6 +168,18 @@ def test_a_damaged_package_is_named(unpacked: Unpack, data: bytes) -> None:
     with pytest.raises(UnpackError) as caught:
         unpacked(data)
     assert str(caught.value).startswith("package-0.deb")
+
+
+def test_xz_with_a_dictionary_of_many_gigabytes_is_refused(unpacked: Unpack) -> None:
+    stream = bytearray(lzma.compress(tar({"usr/x": "x"})))
+    header = stream[12 : 12 + (stream[12] + 1) * 4]
+    header[header.index(b"\x21\x01") + 2] = 37  # LZMA2 with a dictionary of 1.5 GiB
+    header[-4:] = zlib.crc32(header[:-4]).to_bytes(4, "little")
+    stream[12 : 12 + len(header)] = header
+    control = tar({"control": "Package: tool\nVersion: 1\nArchitecture: all\n"})
+    with fails(UnpackError, "archive-damaged") as caught:
+        unpacked(ar({"control.tar": control, "data.tar.xz": bytes(stream)}))
+    assert "limit" in str(caught.value)
 
 
 @pytest.mark.parametrize(

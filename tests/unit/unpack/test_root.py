@@ -61,6 +61,18 @@ def test_accounts_come_from_base_passwd_without_passwords(root: Root) -> None:
     ]
 
 
+def test_accounts_keep_bytes_that_are_not_utf8(root: Root) -> None:
+    users = {**PASSWD, "usr/share/base-passwd/passwd.master": b"root:\xff:0:0:r\xe9:/root:/bin/sh\n"}
+    tree = root(deb("base-passwd", users), base=False)
+    assert content(tree["etc/passwd"]) == b"root:x:0:0:r\xe9:/root:/bin/sh\n"
+
+
+@pytest.mark.parametrize("path", ["usr/share/base-files/profile", "usr/share/ca-certificates/a.crt"])
+def test_a_file_that_grows_in_memory_is_refused(root: Root, path: str) -> None:
+    with fails(UnpackError, "entry-too-large"):
+        root(deb("tool", {path: bytes(2 << 20)}))
+
+
 def test_without_base_passwd_there_is_no_root(root: Root) -> None:
     with fails(UnpackError, "root-base-passwd-missing"):
         root(deb("tool", {"usr/bin/tool": "x"}), base=False)

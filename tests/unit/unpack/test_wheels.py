@@ -216,7 +216,9 @@ LINK = archive({"tool/l": b"x", "tool-1.0.dist-info/RECORD": b""}, {"tool/l": 0o
         wheel("tool", {}, entry_points="[console_scripts]\n../x = a:b\n"),
         wheel("tool", {}, entry_points="[console_scripts]\nx = a:b; import os\n"),
         wheel("tool", {}, entry_points="[console_scripts]\nx = a\n"),
+        wheel("tool", {}, entry_points="[console_scripts]\n. = a:b\n"),
         wheel("tool", {}, entry_points="[console_scripts\n"),
+        wheel("tool", {".": "x"}),
         wheel("tool", {"tool-1.0.dist-info/entry_points.txt": b"\xff"}),
     ],
 )
@@ -228,10 +230,15 @@ def test_a_damaged_or_malicious_wheel_is_named(installed: Install, data: bytes) 
 
 
 @pytest.mark.parametrize(
-    "name", ["tool-1.0.dist-info/RECORD", "tool-1.0.dist-info/entry_points.txt", "{data}/scripts/x"]
+    ("name", "size"),
+    [
+        ("tool-1.0.dist-info/RECORD", 9 << 20),
+        ("tool-1.0.dist-info/entry_points.txt", 2 << 20),
+        ("{data}/scripts/x", 33 << 20),
+    ],
 )
-def test_a_member_that_grows_in_memory_is_refused(installed: Install, name: str) -> None:
-    large = bytes(33 << 20)
+def test_a_member_that_grows_in_memory_is_refused(installed: Install, name: str, size: int) -> None:
+    large = bytes(size)
     data = wheel("tool", {}, record=large) if name.endswith("RECORD") else wheel("tool", {name: large})
     with fails(UnpackError, "wheel-member-too-large"):
         installed(data)
