@@ -49,21 +49,22 @@ class Control:
 def parse(text: str, owner: str) -> Control:
     """A control file's fields. owner: the package's file, for errors. Raises UnpackError for what dpkg refuses."""
     text = text.strip("\n")
-    fields: dict[str, str] = {}
+    found_lines: dict[str, list[str]] = {}
     last = ""
     for line in text.split("\n"):
         if _CONTROL_CHARACTER.search(line):
             raise _invalid(owner, f"a control character in {line!r}")
         if line[:1] in (" ", "\t") and line.strip() and last:
-            fields[last] += "\n" + line
+            found_lines[last].append(line)
             continue
         found = _FIELD.fullmatch(line)
         if not found:
             raise _invalid(owner, f"{line!r} is neither a field nor the continuation of one")
         last = found[1].lower()
-        if last in fields or last in _OF_DPKG:
+        if last in found_lines or last in _OF_DPKG:
             raise _invalid(owner, f"the field {found[1]} is there twice, or is one of dpkg's own")
-        fields[last] = found[2].rstrip()
+        found_lines[last] = [found[2].rstrip()]
+    fields = {name: "\n".join(lines) for name, lines in found_lines.items()}
     for name, pattern in _VALUES.items():
         value = fields.get(name, "")
         if not pattern.fullmatch(value):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import io
-import lzma
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
+from .bounds import Budget, Unpacked
 from .control import Control, conffiles_of, parse
-from .entry import CHUNK, Entry, UnpackError, clean_path, damaged
+from .entry import Entry, UnpackError, clean_path, damaged
 from .spool import Spool
 from .tar import Archive
 
@@ -20,10 +18,6 @@ MERGED = ("bin", "sbin", "lib", "lib64")
 """Top-level folders that are links into /usr; packages of bookworm still put files through them."""
 _LONGEST_TEXT = 1 << 20
 """bytes of a control file."""
-_LARGEST_CONTROL = 32 << 20
-"""bytes of the archive of all control files, compressed."""
-_XZ_MEMORY = 128 << 20
-"""bytes; the highest level of xz, which Debian's packages use, needs 65 MB."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +29,7 @@ class Package:
     paths: tuple[str, ...]
 
 
-def unpack(files: Iterable[tuple[Path, str]], spool: Spool) -> tuple[list[Entry], list[Package]]:
+def unpack(files: Iterable[tuple[Path, str]], spool: Spool, budget: Budget) -> tuple[list[Entry], list[Package]]:
     """Members of all packages, in the order of `files`, with paths below bin, sbin, lib and lib64 moved below usr.
 
     files: the path of each package, under any name, and the package's own file name. Raises UnpackError.
@@ -44,30 +38,28 @@ def unpack(files: Iterable[tuple[Path, str]], spool: Spool) -> tuple[list[Entry]
     packages: list[Package] = []
     for path, label in files:
         with damaged(label):
-            members, package = _unpack_package(path, label, spool)
+            members, package = _unpack_package(path, label, spool, budget)
         entries += members
         packages.append(package)
     return entries, packages
 
 
-def _unpack_package(path: Path, label: str, spool: Spool) -> tuple[list[Entry], Package]:
+def _unpack_package(path: Path, label: str, spool: Spool, budget: Budget) -> tuple[list[Entry], Package]:
     control: Control | None = None
     conffiles: tuple[str, ...] = ()
     entries: list[Entry] | None = None
     with path.open("rb") as file:
         for name, size in _ar_members(file, label):
-            start = file.tell()
+            start, compression = file.tell(), name.rpartition(".")[2]
             if start + size > path.stat().st_size:
                 raise UnpackError(f"{label} ends within its member {name}", id="deb-truncated")
             if (name.startswith("control.tar") and control) or (name.startswith("data.tar") and entries is not None):
                 raise UnpackError(f"{label}: it has two members {name}", id="deb-invalid")
             if name.startswith("control.tar"):
-                if size > _LARGEST_CONTROL:
-                    raise UnpackError(f"{label}: {name} has {size} bytes", id="deb-control-invalid")
-                control, conffiles = _control(_decompressed(io.BytesIO(file.read(size)), name, label), label)
+                control, conffiles = _control(Unpacked(_Window(file, size), compression, label, budget), label)
             elif name.startswith("data.tar"):
-                with _decompressed(_Window(file, size), name, label) as stream:
-                    entries = [_merged(entry) for entry in spool.take(stream, label)]
+                stream = Unpacked(_Window(file, size), compression, label, budget)
+                entries = [_merged(entry) for entry in spool.take(stream, label, budget)]
             file.seek(start + size + size % 2)
     if control is None or entries is None:
         raise UnpackError(f"{label}: not a Debian package", id="deb-invalid")
@@ -114,61 +106,7 @@ class _Window(io.RawIOBase):
         return len(data)
 
 
-class _Xz(io.RawIOBase):
-    """The content of a file with one xz stream, with a limit of memory, which `lzma.open` does not have."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._decoder = lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
-        self._place = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._place
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Forward only."""
-        if whence != io.SEEK_SET or offset < self._place:
-            raise io.UnsupportedOperation
-        while self._place < offset and self.read(min(offset - self._place, CHUNK)):
-            pass
-        return self._place
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        data = b""
-        while not data and not self._decoder.eof:
-            chunk = self._file.read(CHUNK) if self._decoder.needs_input else b""
-            if not chunk and self._decoder.needs_input:
-                raise EOFError("the xz stream ends too early")
-            data = self._decoder.decompress(chunk, len(buffer))
-        if self._decoder.eof and (self._decoder.unused_data or self._file.read(1)):
-            raise lzma.LZMAError("data after the end of the xz stream")
-        buffer[: len(data)] = data
-        self._place += len(data)
-        return len(data)
-
-
-def _decompressed(stream: Any, name: str, owner: str) -> IO[bytes]:
-    raw: Any = io.BufferedReader(stream, 1 << 20) if isinstance(stream, io.RawIOBase) else stream
-    readers: dict[str, Callable[[Any], Any]] = {
-        "xz": lambda file: io.BufferedReader(_Xz(file), CHUNK),
-        "gz": gzip.open,
-        "bz2": bz2.open,
-        "tar": lambda file: file,
-    }
-    reader = readers.get(name.rpartition(".")[2])
-    if reader is None:
-        raise UnpackError(f"{owner}: cannot read the compression of its member {name}", id="deb-compression-unknown")
-    opened: IO[bytes] = reader(raw)
-    return opened
-
-
-def _control(stream: IO[bytes], owner: str) -> tuple[Control, tuple[str, ...]]:
+def _control(stream: Unpacked, owner: str) -> tuple[Control, tuple[str, ...]]:
     texts: dict[str, str] = {}
     for member in Archive(stream, owner):
         name = clean_path(member.name, owner)

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 CHUNK = 1 << 20
 _SMALL = 1 << 20
 """bytes"""
+_LONGEST_PATH = 4096
+"""bytes; Linux has no longer paths."""
 
 Reader = Callable[[], Iterator[bytes]]
 
@@ -98,5 +100,7 @@ def clean_path(name: str, owner: str) -> str:
     """A member name as a relative path. Raises UnpackError for a name that leads out of the tree."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts or "\0" in name:
-        raise UnpackError(f"{owner}: unsafe path {name!r}", id="member-path-unsafe")
+        raise UnpackError(f"{owner}: unsafe path {name[:200]!r}", id="member-path-unsafe")
+    if len(raw(name)) > _LONGEST_PATH:
+        raise UnpackError(f"{owner}: a path has more than {_LONGEST_PATH} bytes", id="member-path-too-long")
     return "/".join(parts)

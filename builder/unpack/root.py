@@ -25,6 +25,8 @@ COPIES = {
     "root/.bashrc": "usr/share/base-files/dot.bashrc",
 }
 
+_BUNDLE = 16 << 20
+
 SHADOW_DAY = 18262
 """2020-01-01 in days since the epoch: the constant time of all files in layers."""
 
@@ -83,6 +85,8 @@ def _certificates(tree: Mapping[str, Entry]) -> list[Entry]:
     paths = sorted(path for path in tree if path.startswith("usr/share/ca-certificates/") and path.endswith(".crt"))
     if not paths:
         return []
+    if sum(tree[path].size for path in paths) > _BUNDLE:
+        raise UnpackError(f"the certificates have more than {_BUNDLE} bytes", id="root-certificates-too-large")
     bundle = b"".join(content(tree[path]).rstrip(b"\n") + b"\n" for path in paths)
     listing = _lines(path.removeprefix("usr/share/ca-certificates/") for path in paths)
     made = [

@@ -7,8 +7,8 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from functools import partial
-from typing import IO
 
+from .bounds import Budget, Unpacked
 from .entry import CHUNK, Entry, Reader, UnpackError, clean_path, damaged
 from .tar import Archive
 
@@ -27,6 +27,11 @@ class Spool:
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         self._end = 0
 
+    @property
+    def size(self) -> int:
+        """The bytes of the contents so far."""
+        return self._end
+
     def close(self) -> None:
         """Release the disk space; entries can no longer be read."""
         self._file.close()
@@ -37,18 +42,19 @@ class Spool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def take(self, stream: IO[bytes], owner: str) -> list[Entry]:
+    def take(self, stream: Unpacked, owner: str, budget: Budget) -> list[Entry]:
         """All members of an uncompressed tar stream, in its order. Raises UnpackError for what a layer cannot hold."""
         entries = []
         with damaged(owner):
             for member in Archive(stream, owner):
+                budget.take(owner, "files", 1)
                 entry = entry_of(member, owner, partial(self._read, self._end, member.size))
                 if entry is not None:
                     entries.append(entry)
                     self._keep(stream, member.size, owner)
         return entries
 
-    def _keep(self, stream: IO[bytes], size: int, owner: str) -> None:
+    def _keep(self, stream: Unpacked, size: int, owner: str) -> None:
         end = self._end + size
         if end > _MOST:
             raise UnpackError(f"{owner}: unpacked files take more than {_MOST >> 30} GB", id="spool-too-large")
@@ -73,12 +79,13 @@ class Spool:
 
 def index(path: str, owner: str) -> list[Entry]:
     """All members of an uncompressed tar file, whose contents are read from that file. Raises UnpackError."""
+    budget = Budget(0)
+    found = []
     with damaged(owner), open(path, "rb") as file:  # noqa: PTH123
-        found = (
-            entry_of(member, owner, partial(_section, path, member.offset_data, member.size))
-            for member in Archive(file, owner)
-        )
-        return [entry for entry in found if entry is not None]
+        for member in Archive(file, owner):
+            budget.take(owner, "files", 1)
+            found.append(entry_of(member, owner, partial(_section, path, member.offset_data, member.size)))
+    return [entry for entry in found if entry is not None]
 
 
 def entry_of(member: tarfile.TarInfo, owner: str, read: Reader) -> Entry | None:

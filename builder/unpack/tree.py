@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from . import debs, root, wheels
+from .bounds import FILES, NAMES, Budget
 from .entry import Entry, UnpackError, clean_path, directory, from_bytes, raw, symlink
 from .spool import Spool
 
@@ -27,19 +28,22 @@ def entries(spec: Mapping[str, Any], locate: Locate, spool: Spool) -> list[Entry
     mode}], shared (paths that several wheels hold; the first wheel's file is used). Raises UnpackError.
     """
     made: list[Entry] = []
+    found_debs = [(locate(item), item["file"]) for item in spec["debs"]]
+    found_wheels = [locate(item) for item in spec["wheels"]]
+    budget = Budget(sum(path.stat().st_size for path in (*(path for path, _ in found_debs), *found_wheels)))
     if spec["debs"]:
-        unpacked, packages = debs.unpack(((locate(item), item["file"]) for item in spec["debs"]), spool)
+        unpacked, packages = debs.unpack(found_debs, spool, budget)
         made += unpacked
         made += root.complete({entry.path: entry for entry in unpacked}, packages)
     scheme = wheels.Scheme(**spec["scheme"]) if spec["scheme"] else None
     stripped: dict[str, int] = {}
-    for item in spec["wheels"]:
+    for item, path in zip(spec["wheels"], found_wheels, strict=True):
         if item.get("strip"):
-            found = wheels.extract(locate(item), item["file"], item["strip"], item["into"])
+            found = wheels.extract(path, item["file"], item["strip"], item["into"], budget)
             stripped[item["strip"]] = stripped.get(item["strip"], 0) + len(found)
             made += found
         elif scheme is not None:
-            made += wheels.install(locate(item), item["file"], scheme)
+            made += wheels.install(path, item["file"], scheme, budget)
         else:
             raise UnpackError(f"{item['file']}: no site directory to install it into", id="wheel-site-missing")
     if empty := [path for path, count in stripped.items() if not count]:
@@ -67,8 +71,11 @@ def normalise(found: Iterable[Entry], *, is_root: bool, shared: frozenset[str] =
     tree: dict[str, Entry] = {}
     for entry in found:
         _put(tree, entry, shared)
+    names = 0
     for path in list(tree):
-        _add_parents(tree, path)
+        names += len(path) + _add_parents(tree, path)
+        if len(tree) > FILES or names > NAMES:
+            raise UnpackError("the layer has too many files and folders", id="layer-too-many-files")
     if not is_root:
         with_children = {path.rpartition("/")[0] for path in tree}
         for path in with_children & tree.keys():
@@ -98,15 +105,19 @@ def _put(tree: dict[str, Entry], entry: Entry, shared: frozenset[str]) -> None:
         raise UnpackError(f"{entry.path} comes from both {existing.owner} and {entry.owner}", id="layer-path-twice")
 
 
-def _add_parents(tree: dict[str, Entry], path: str) -> None:
+def _add_parents(tree: dict[str, Entry], path: str) -> int:
+    """Returns the characters of the paths that it adds."""
+    added = 0
     parent = path.rpartition("/")[0]
     while parent:
         existing = tree.get(parent)
         if existing is None:
             tree[parent] = directory(parent)
+            added += len(parent)
         elif existing.kind != "dir":
             raise UnpackError(f"{path} lies below {parent}, which is not a directory", id="layer-path-below-file")
         parent = parent.rpartition("/")[0]
+    return added
 
 
 def _check_place(entry: Entry) -> None:

@@ -17,11 +17,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from .bounds import Budget
 from .entry import CHUNK, Entry, UnpackError, clean_path, damaged, from_bytes
 
 INSTALLER = b"builder\n"
 _LARGEST_SCRIPT, _LARGEST_RECORD, _LARGEST_POINTS = 32 << 20, 8 << 20, 1 << 20
 """Bytes of a script, of RECORD (the longest of a known wheel has 2 MB), and of entry_points.txt."""
+_LARGEST_TABLE = 16 << 20
+"""Bytes of the table of a zip, which zipfile reads into memory; about a hundred for a file."""
 
 
 @dataclass(frozen=True)
@@ -35,16 +38,16 @@ class Scheme:
     interpreter: str = "/usr/bin/python3"
 
 
-def install(path: Path, label: str, scheme: Scheme) -> list[Entry]:
+def install(path: Path, label: str, scheme: Scheme, budget: Budget) -> list[Entry]:
     """A wheel as an installed distribution. `label` is the wheel's own file name; `path` may have any name.
 
     Raises UnpackError, also while contents are read.
     """
     with damaged(label):
-        return _install(_open(path, label), label, scheme)
+        return _install(_open(path, label, budget), label, scheme, budget)
 
 
-def _install(archive: zipfile.ZipFile, label: str, scheme: Scheme) -> list[Entry]:
+def _install(archive: zipfile.ZipFile, label: str, scheme: Scheme, budget: Budget) -> list[Entry]:
     names = [info.filename for info in archive.infolist()]
     roots = {name.split("/", 1)[0] for name in names if name.split("/", 1)[0].endswith(".dist-info")}
     if len(roots) != 1:
@@ -68,6 +71,7 @@ def _install(archive: zipfile.ZipFile, label: str, scheme: Scheme) -> list[Entry
             continue
         target, script = _target(info.filename, scheme, label)
         if script:
+            budget.take(label, "bytes in memory", info.file_size)
             data = _shebang(_small(archive, info, label, _LARGEST_SCRIPT), scheme)
             add_made(from_bytes(target, data, 0o755, label), data)
         else:
@@ -85,10 +89,10 @@ def _install(archive: zipfile.ZipFile, label: str, scheme: Scheme) -> list[Entry
     return entries
 
 
-def extract(path: Path, label: str, strip: str, into: str) -> list[Entry]:
+def extract(path: Path, label: str, strip: str, into: str, budget: Budget) -> list[Entry]:
     """The files below `strip` of a wheel, put below `into`, without the wheel's metadata. Raises UnpackError."""
     with damaged(label):
-        archive = _open(path, label)
+        archive = _open(path, label, budget)
     prefix = strip.rstrip("/") + "/"
     return [
         _member(archive, info, f"{clean_path(into, label)}/{_path(info.filename[len(prefix) :], label)}", label)
@@ -97,11 +101,20 @@ def extract(path: Path, label: str, strip: str, into: str) -> list[Entry]:
     ]
 
 
-def _open(path: Path, label: str) -> zipfile.ZipFile:
+def _open(path: Path, label: str, budget: Budget) -> zipfile.ZipFile:
     try:
-        return zipfile.ZipFile(path)
+        with path.open("rb") as file:
+            end = zipfile._EndRecData(file)  # type: ignore[attr-defined]
+        if end and end[zipfile._ECD_SIZE] > _LARGEST_TABLE:  # type: ignore[attr-defined]
+            raise UnpackError(f"{label}: its table of files is too large", id="wheel-table-too-large")
+        archive = zipfile.ZipFile(path)
     except zipfile.BadZipFile as error:
         raise UnpackError(f"{label}: not a wheel: {error}", id="wheel-invalid") from error
+    files = archive.infolist()
+    budget.take(label, "files", len(files))
+    # A member is read up to this size, and its checksum is compared.
+    budget.take(label, "bytes", sum(info.file_size for info in files))
+    return archive
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, target: str, label: str) -> Entry:

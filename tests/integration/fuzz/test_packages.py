@@ -24,6 +24,7 @@ from builder.lock.debs import debs_of
 from builder.oci.layerblob import write_layer
 from builder.store.store import Store
 from builder.unpack.__main__ import write
+from builder.unpack.bounds import Budget
 from builder.unpack.entry import Entry, UnpackError
 from builder.unpack.spool import Spool
 from builder.unpack.tree import entries, normalise
@@ -89,7 +90,8 @@ def root_of(path: Path, spool: Spool) -> list[Entry]:
 
 
 def installed(path: Path, spool: Spool) -> list[Entry]:
-    found = install(path, "tool.whl", Scheme("usr/lib/site")) + extract(path, "tool.whl", "tool", "opt/tool")
+    found = install(path, "tool.whl", Scheme("usr/lib/site"), Budget(0))
+    found += extract(path, "tool.whl", "tool", "opt/tool", Budget(0))
     return normalise(found, is_root=False)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from builder.unpack.__main__ import write
+from builder.unpack.bounds import Budget
 from builder.unpack.entry import Entry, UnpackError, content
 from builder.unpack.spool import Spool
 from builder.unpack.tree import entries, normalise
@@ -32,7 +33,7 @@ Install = Callable[..., dict[str, Entry]]
 def installed(tmp_path: Path) -> Install:
     def made(data: bytes, scheme: Scheme = SCHEME) -> dict[str, Entry]:
         (tmp_path / "blob").write_bytes(data)
-        return {entry.path: entry for entry in install(tmp_path / "blob", "tool.whl", scheme)}
+        return {entry.path: entry for entry in install(tmp_path / "blob", "tool.whl", scheme, Budget(0))}
 
     return made
 
@@ -170,7 +171,10 @@ CUDA = wheel(
 
 def test_a_part_of_a_wheel_can_be_put_elsewhere_without_metadata(tmp_path: Path) -> None:
     (tmp_path / "blob").write_bytes(CUDA)
-    tree = {entry.path: entry for entry in extract(tmp_path / "blob", "cuda.whl", "nvidia/cu13", "usr/local/cuda")}
+    tree = {
+        entry.path: entry
+        for entry in extract(tmp_path / "blob", "cuda.whl", "nvidia/cu13", "usr/local/cuda", Budget(0))
+    }
     assert {path: entry.mode for path, entry in tree.items()} == {
         "usr/local/cuda/bin/nvcc": 0o755,
         "usr/local/cuda/lib/a.so": 0o644,
@@ -259,7 +263,7 @@ def test_two_members_of_one_name_are_refused(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(path, "a") as made:
         made.writestr("tool/a.py", "b")
     with fails(UnpackError, "layer-path-twice"):
-        with_folders(install(path, "tool.whl", SCHEME))
+        with_folders(install(path, "tool.whl", SCHEME, Budget(0)))
 
 
 @pytest.mark.parametrize(
@@ -275,4 +279,4 @@ def test_a_wheel_with_a_damaged_table_is_refused(tmp_path: Path, header: bytes, 
     path = tmp_path / "demo-1.0-py3-none-any.whl"
     path.write_bytes(data)
     with pytest.raises(UnpackError):
-        install(path, path.name, Scheme("usr/lib/x"))
+        install(path, path.name, Scheme("usr/lib/x"), Budget(0))
