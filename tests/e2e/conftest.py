@@ -24,10 +24,11 @@ from builder.plan.resolve import resolve
 from builder.project import Project
 from builder.smoke.cpu.runc import RuncRunner
 from builder.smoke.image.opened import open_image
-from builder.smoke.image.unpack import remove_tree
+from builder.smoke.image.unpack import remove_tree, unpacked_root
 from builder.store.store import Store
 from tests.e2e import small_project
 from tests.e2e.building import SMALL, WHAT, Build, Builds, build_on, builder, copy_links, fresh_store
+from tests.e2e.bytecode import compile_bytecode
 from tests.e2e.emulated import Emulated, run_emulated
 from tests.e2e.machines import Machine, without_emulation
 from tests.support.cache import INPUTS, TESTS_CACHE, seed_inputs
@@ -142,7 +143,10 @@ def sandbox(first: Build, kept: Path) -> Iterator[RuncRunner]:
     place = Store(first.store).unpacked
     if (kept / "unpacked").exists():
         (kept / "unpacked").rename(place)
-    runner = RuncRunner(open_image(first.store, first.digest), place)
+    image = open_image(first.store, first.digest)
+    runner = RuncRunner(image, place)
+    root = unpacked_root(image, place)
+    compile_bytecode(root, Path(f"{root}-bytecode"))
     yield runner
     runner.close()
     place.rename(kept / "unpacked")
