@@ -25,6 +25,7 @@ COMMANDS = {
     "render": ("image.render:render", "Print one Dockerfile that makes an equivalent image."),
     "build": ("image.build:build", "Build images and print their digests."),
     "test": ("image.test:test", "Run the smoke checks of an image."),
+    "verify": ("image.verify:verify", "Rebuild an image and compare it."),
     "push": ("image.push:push", "Push a built image and print its reference."),
     "load": ("image.load:load", "Load a built image into docker."),
     "mirror": ("image.mirror:mirror", "Copy all inputs of recipes to a folder or a registry."),

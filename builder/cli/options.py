@@ -32,3 +32,6 @@ MirrorOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+TrustOption = Annotated[
+    bool, typer.Option("--trust-plan", help="Run the commands of a plan that comes from a registry, without asking.")
+]

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
+
+from pydantic import ConfigDict
 
 from builder.digest import Digest
-from builder.model.lock import Deb, Source, Wheel
+from builder.model.common import FileName, Line, RelativePath, Sha256
+from builder.model.lock import Deb, Size, Source, Wheel
+
+_EXACT = ConfigDict(extra="forbid", strict=True)
 
 
 @dataclass(frozen=True)
@@ -17,19 +22,23 @@ class Location:
     index: `path` is the project's name in a package index.
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = _EXACT
+
     kind: Literal["debian", "snapshot", "github", "index"]
-    path: str
+    path: RelativePath
 
 
 @dataclass(frozen=True)
 class Input:
     """One locked file; size in bytes, sha256 as hex."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = _EXACT
+
     kind: Literal["deb", "wheel", "source"]
-    name: str
-    file: str
-    sha256: str
-    size: int
+    name: Line
+    file: FileName
+    sha256: Sha256
+    size: Size
     locations: tuple[Location, ...]
 
     @property

@@ -1,24 +1,35 @@
-"""The plan: recipe, lock and base, resolved. A pure value that prints as JSON."""
+"""The plan: recipe, lock and base, resolved. A pure value that prints as JSON.
+
+The types of the fields are those of a bundle, which a stranger may have written (`builder/plan/bundle.py`).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
+
+from pydantic import ConfigDict
 
 from builder.digest import Digest
 from builder.model.canonical import fingerprint
 from builder.model.check import Check
+from builder.model.common import Boolean, EnvName, LabelName, Line, Name, RelativePath, Sha256, Timestamp, Version
 from builder.model.inputs import Input
+
+EXACT = ConfigDict(extra="forbid", strict=True, ser_json_bytes="base64", val_json_bytes="base64")
+"""How a value is read from a bundle."""
 
 
 @dataclass(frozen=True)
 class Variable:
     """An environment variable of the image. prepend: put before the inherited value, joined by a colon."""
 
-    name: str
-    value: str
-    prepend: bool = False
-    origin: str = ""
+    __pydantic_config__: ClassVar[ConfigDict] = EXACT
+
+    name: EnvName
+    value: Line
+    prepend: Boolean = False
+    origin: Line = ""
 
 
 @dataclass(frozen=True)
@@ -30,23 +41,25 @@ class PlannedLayer:
     layer folder's files, by path in the build context. key: names the layer's bytes; empty for a layer without files.
     """
 
-    id: str
-    layer: str
-    title: str
+    __pydantic_config__: ClassVar[ConfigDict] = EXACT
+
+    id: Name
+    layer: Name
+    title: Line
     producer: Literal["files", "dockerfile", "config"]
-    root: bool
-    key: str
+    root: Boolean
+    key: Sha256 | Literal[""]
     params: dict[str, Any]
     inputs: tuple[Input, ...] = ()
     spec: dict[str, Any] | None = None
     dockerfile: str | None = None
     stages: str = ""
-    context: dict[str, bytes] = field(default_factory=dict)
-    toolchain: bool = False
-    reads_base: bool = False
+    context: dict[RelativePath, bytes] = field(default_factory=dict)
+    toolchain: Boolean = False
+    reads_base: Boolean = False
     env: tuple[Variable, ...] = ()
-    labels: tuple[tuple[str, str], ...] = ()
-    replaces: tuple[str, ...] = ()
+    labels: tuple[tuple[LabelName, Line], ...] = ()
+    replaces: tuple[Line, ...] = ()
     checks: tuple[Check, ...] = ()
 
 
@@ -54,27 +67,29 @@ class PlannedLayer:
 class Plan:
     """What is built; nothing about the machine, the engine or the number of jobs."""
 
-    recipe: str
-    title: str
-    base: str
-    family: str
-    platform: str
-    base_image: str | None
+    __pydantic_config__: ClassVar[ConfigDict] = EXACT
+
+    recipe: Name
+    title: Line
+    base: Name
+    family: Name
+    platform: Line
+    base_image: Line | None
     base_manifest: Digest | None
     base_index: Digest | None
-    created: str
-    compression: str
+    created: Timestamp
+    compression: Name
     layers: tuple[PlannedLayer, ...]
     toolchains: tuple[PlannedLayer, ...]
     env: tuple[Variable, ...]
-    entrypoint: tuple[str, ...] | None
-    command: tuple[str, ...]
-    labels: tuple[tuple[str, str], ...]
+    entrypoint: tuple[Line, ...] | None
+    command: tuple[Line, ...]
+    labels: tuple[tuple[LabelName, Line], ...]
     checks: tuple[Check, ...] = ()
-    notes: tuple[str, ...] = ()
-    compatible: tuple[str, ...] = ()
+    notes: tuple[Line, ...] = ()
+    compatible: tuple[Name, ...] = ()
     """Other bases that the recipe can be built on, by name, alias or family."""
-    glibc: str | None = None
+    glibc: Version | None = None
     """The glibc version in the base's file, for checks when the base's layers are not in the store."""
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -85,6 +86,12 @@ class Image:
     config_digest: Digest
     layers: tuple[ImageLayer, ...]
     base: BaseImage | None
+
+    @property
+    def config_json(self) -> dict[str, Any]:
+        """The configuration."""
+        parsed: dict[str, Any] = json.loads(self.config)
+        return parsed
 
     @property
     def size(self) -> int:

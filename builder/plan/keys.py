@@ -40,3 +40,9 @@ def with_key(
             "base": base_manifest if layer.reads_base else None,
         }
     return replace(layer, key=fingerprint(parts))
+
+
+def with_toolchain_key(layer: PlannedLayer) -> PlannedLayer:
+    """The root of a toolchain with its key; its id is `toolchain-ARCHITECTURE`."""
+    platform = f"linux/{layer.id.removeprefix('toolchain-')}"
+    return with_key(layer, platform=platform, compression="none", toolchain=None, base_manifest=None)

@@ -14,7 +14,7 @@ from builder.model.variant import with_profile
 from builder.plan.bases import check_pinned, select_base
 from builder.plan.command import serving
 from builder.plan.imageconfig import created, environment, labels, notes
-from builder.plan.keys import toolchain_digest, with_key
+from builder.plan.keys import toolchain_digest, with_key, with_toolchain_key
 from builder.plan.layers import plan_layer
 from builder.plan.locked import one_per_file
 from builder.plan.stages import check_stages
@@ -130,9 +130,7 @@ def plan_toolchains(project: Project) -> tuple[PlannedLayer, ...]:
         use = make_use(project, "toolchain", {"arch": architecture}, set(), "toolchain")
         use = replace(use, id=f"toolchain-{architecture}")
         layer = plan_layer(project, use, None, None, [])
-        planned.append(
-            with_key(layer, platform=f"linux/{architecture}", compression="none", toolchain=None, base_manifest=None)
-        )
+        planned.append(with_toolchain_key(layer))
     return tuple(planned)
 
 

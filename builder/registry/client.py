@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from builder.digest import Digest, is_digest
 from builder.errors import BuilderError, NetworkError, OtherSourceError, PinError, UsageError
@@ -15,6 +15,7 @@ from builder.oci.manifest import (
     MANIFEST_LIMIT,
     MANIFESTS,
     OCI_MANIFEST,
+    Descriptor,
     Manifest,
     check_platform,
     choose_platform,
@@ -24,8 +25,8 @@ from builder.oci.manifest import (
 from builder.registry.auth import Credentials
 from builder.registry.config import Endpoint, RegistriesConfig
 from builder.registry.errors import MismatchError, TransientError, mismatch
+from builder.registry.listing import list_referrers, list_tags
 from builder.registry.session import RegistrySession, pull
-from builder.registry.tags import list_tags
 from builder.registry.transport import stream, with_deadline
 from builder.registry.upload import mount_blob, put_manifest, upload_blob
 from builder.retry import RetryPolicy
@@ -90,19 +91,12 @@ class Registry:
         """The config that an image's manifest names."""
         if manifest.is_index:
             raise UsageError("an index has no config", id="index-has-no-config", where=str(ref))
-        descriptor = manifest.config
-        if descriptor.size > MANIFEST_LIMIT:
-            what = f"a config of {descriptor.size} bytes"
+        if manifest.config.size > MANIFEST_LIMIT:
+            what = f"a config of {manifest.config.size} bytes"
             raise NetworkError(
                 what, id="config-too-large", where=str(ref), cause=f"the limit is {MANIFEST_LIMIT} bytes"
             )
-
-        def read(endpoint: Endpoint) -> bytes:
-            response = self._open(endpoint, ref, descriptor.digest)
-            chunks = self._blob(endpoint, ref, descriptor.digest, descriptor.size, response)
-            return b"".join(with_deadline(chunks, self._session.transport.retry_policy.whole, endpoint.host))
-
-        return self._read(ref, read)
+        return self.small_blob(ref, manifest.config)
 
     def has_blob(self, ref: Reference, digest: Digest) -> bool:
         """Whether the registry itself has a blob in this repository."""
@@ -161,6 +155,20 @@ class Registry:
     def tags(self, ref: Reference) -> list[str]:
         """The tags of a repository, as the registry orders them."""
         return self._read(ref, lambda endpoint: list_tags(self._session, endpoint, ref))
+
+    def referrers(self, ref: Reference, digest: Digest, kind: str) -> list[dict[str, Any]]:
+        """The descriptors of artifacts of a type that the registry itself lists for an image; mirrors have no list."""
+        return list_referrers(self._session, self._session.config.origin(ref.registry), ref, digest, kind)
+
+    def small_blob(self, ref: Reference, descriptor: Descriptor) -> bytes:
+        """A blob in one piece; its caller has checked that the size is bearable."""
+
+        def read(endpoint: Endpoint) -> bytes:
+            response = self._open(endpoint, ref, descriptor.digest)
+            chunks = self._blob(endpoint, ref, descriptor.digest, descriptor.size, response)
+            return b"".join(with_deadline(chunks, self._session.transport.retry_policy.whole, endpoint.host))
+
+        return self._read(ref, read)
 
     def _read(self, ref: Reference, attempt: Callable[[Endpoint], _Result]) -> _Result:
         """Try mirrors, then the registry, each once; with retries only when none of them answers.

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from builder.digest import Digest
-from builder.errors import PinError
+from builder.errors import NetworkError, PinError
 from builder.model.canonical import canonical
 from builder.model.reference import Reference
 from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
@@ -19,6 +20,15 @@ from builder.registry.client import Registry
 
 EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
 _EMPTY = b"{}"
+
+
+@dataclass(frozen=True)
+class Attached:
+    """An artifact: its blob, the digest of the image that it is about, and its annotations."""
+
+    payload: bytes
+    subject: str
+    annotations: Mapping[str, str]
 
 
 def artifact(subject: Mapping[str, Any], payload: bytes, kind: str, annotations: Mapping[str, str]) -> bytes:
@@ -70,8 +80,35 @@ def attach(
     return digest
 
 
-def attached(client: Registry, target: Reference, digest: Digest) -> list[dict[str, Any]]:
-    """The descriptors of artifacts under the referrers tag of an image. Raises NetworkError."""
+def attached(client: Registry, target: Reference, digest: Digest, kind: str) -> list[dict[str, Any]]:
+    """The descriptors of artifacts of a type that are attached to an image. Raises NetworkError.
+
+    Those that the registry lists, and those under the referrers tag: an image copied from another registry may have it.
+    """
+    listed = client.referrers(target, digest, kind)
+    known = {item["digest"] for item in listed}
+    tagged = (item for item in _tagged(client, target, digest) if item.get("artifactType") == kind)
+    return [*listed, *(item for item in tagged if item["digest"] not in known)]
+
+
+def read_attached(client: Registry, target: Reference, descriptor: Mapping[str, Any], limit: int) -> Attached:
+    """An artifact with one blob of at most `limit` bytes. Raises NetworkError or PinError, also when it is another."""
+    place = Reference(target.registry, target.repository, digest=Digest(descriptor["digest"]))
+    manifest = client.manifest(place)
+    subject = manifest.json.get("subject")
+    annotations = manifest.json.get("annotations")
+    if manifest.is_index or len(manifest.layers) != 1 or not isinstance(subject, dict):
+        raise NetworkError("not an artifact with one blob and a subject", id="artifact-malformed", where=str(place))
+    if not isinstance(annotations, dict) or not all(isinstance(value, str) for value in annotations.values()):
+        annotations = {}
+    blob = manifest.layers[0]
+    if blob.size > limit:
+        what = f"an artifact of {blob.size} bytes"
+        raise NetworkError(what, id="artifact-too-large", where=str(place), cause=f"the limit is {limit} bytes")
+    return Attached(client.small_blob(place, blob), str(subject.get("digest")), annotations)
+
+
+def _tagged(client: Registry, target: Reference, digest: Digest) -> list[dict[str, Any]]:
     try:
         found = client.manifest(_tag(target, digest))
     except PinError:
@@ -80,7 +117,7 @@ def attached(client: Registry, target: Reference, digest: Digest) -> list[dict[s
 
 
 def _list(client: Registry, place: Reference, digest: Digest, descriptor: dict[str, Any]) -> None:
-    listed = attached(client, place, digest)
+    listed = _tagged(client, place, digest)
     if any(item.get("digest") == descriptor["digest"] for item in listed):
         return
     index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [*listed, descriptor]}

@@ -13,6 +13,9 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import socket
+import subprocess
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -157,3 +160,28 @@ def emulated(first: Build, sandbox: RuncRunner) -> Iterator[Future[Emulated]]:
     """What takes minutes under qemu, in the background of all other tests."""
     with ThreadPoolExecutor(1) as pool:
         yield pool.submit(run_emulated, first, sandbox)
+
+
+@pytest.fixture(scope="session")
+def registry(folder: Path) -> Iterator[str]:
+    """Debian's docker-registry on loopback; yields HOST:PORT."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    config = folder / "registry.yml"
+    config.write_text(
+        f"version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {folder / 'registry'}}}}}\n"
+        f"http: {{addr: '127.0.0.1:{port}'}}\n"
+    )
+    server = subprocess.Popen(
+        ["docker-registry", "serve", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    for _ in range(100):
+        with socket.socket() as client:
+            if client.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.1)
+    yield f"127.0.0.1:{port}"
+    server.terminate()
+    server.wait()
+    shutil.rmtree(folder / "registry", ignore_errors=True)

@@ -8,9 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,31 +23,6 @@ from tests.e2e.conftest import nightly
 from tests.e2e.emulated import NIGHTLY, STRANGER, inside_docker, inside_sandbox
 
 pytestmark = [pytest.mark.engine, pytest.mark.registry, pytest.mark.qemu, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def registry(folder: Path) -> Iterator[str]:
-    """Debian's docker-registry on loopback; yields HOST:PORT."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    config = folder / "registry.yml"
-    config.write_text(
-        f"version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {folder / 'registry'}}}}}\n"
-        f"http: {{addr: '127.0.0.1:{port}'}}\n"
-    )
-    server = subprocess.Popen(
-        ["docker-registry", "serve", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    for _ in range(100):
-        with socket.socket() as client:
-            if client.connect_ex(("127.0.0.1", port)) == 0:
-                break
-        time.sleep(0.1)
-    yield f"127.0.0.1:{port}"
-    server.terminate()
-    server.wait()
-    shutil.rmtree(folder / "registry", ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

@@ -76,7 +76,7 @@ def test_results_are_attached_when_the_image_is_pushed(host: str, built: Built, 
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().endswith(built.image.digest)
     client = Registry(config=RegistriesConfig(), credentials=Credentials())
-    (listed,) = attached(client, Reference.parse(target), built.image.digest)
+    (listed,) = attached(client, Reference.parse(target), built.image.digest, MEDIA_TYPE)
     assert listed["artifactType"] == MEDIA_TYPE
     manifest = client.manifest(Reference.parse(f"{host}/smoke/attached@{listed['digest']}")).json
     assert manifest["subject"]["digest"] == built.image.digest
@@ -84,4 +84,4 @@ def test_results_are_attached_when_the_image_is_pushed(host: str, built: Built, 
     report = json.loads(b"".join(client.blob(Reference.parse(target), Digest(blob["digest"]), blob["size"])))
     assert report["digest"] == built.image.digest
     again = builder(*push, folder=project, store=store.root)
-    assert again.returncode == 0 and len(attached(client, Reference.parse(target), built.image.digest)) == 1
+    assert again.returncode == 0 and len(attached(client, Reference.parse(target), built.image.digest, MEDIA_TYPE)) == 1

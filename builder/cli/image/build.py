@@ -9,6 +9,7 @@ import typer
 
 from builder.cli.image.build_all import build_all, sum_up
 from builder.cli.image.build_one import BuildRequest, BuildResult, build_one
+from builder.cli.image.given import given_plan
 from builder.cli.image.plan_all import plan_all
 from builder.cli.options import (
     BaseOption,
@@ -19,6 +20,7 @@ from builder.cli.options import (
     PlatformOption,
     ProfileOption,
     SetOption,
+    TrustOption,
 )
 from builder.cli.output import print_json
 from builder.cli.request import COMPRESSION, PLATFORM, PlanRequest, check_tag, open_store, recipe_names
@@ -36,6 +38,11 @@ def build(
     all_: Annotated[
         bool, typer.Option("--all", help="Build every recipe that fits the base; print why the others do not.")
     ] = False,
+    plan: Annotated[
+        str | None,
+        typer.Option("--plan", help="Build from a bundle: a file, or the one attached to an image."),
+    ] = None,
+    trust_plan: TrustOption = False,
     base: BaseOption = None,
     set_: SetOption = None,
     profile: ProfileOption = None,
@@ -62,8 +69,10 @@ def build(
     """
     check_engine(engine, builder)
     check_tag(tag)
+    if plan is not None and (recipe or all_ or base or set_ or profile):
+        raise UsageError("--plan names a whole image: it takes no recipe", id="plan-with-recipe")
     project = Project()
-    names = recipe_names(project, recipe, every=all_, next="builder build --recipe NAME")
+    names = [] if plan is not None else recipe_names(project, recipe, every=all_, next="builder build --recipe NAME")
     if len(names) > 1 and tag is not None:
         raise UsageError("--tag names one image, but this command builds several", id="tag-for-several-images")
     request = BuildRequest(
@@ -86,13 +95,15 @@ def build(
     else:
         plans = [item.plan(project) for item in wanted]
     report_violations(project, plans, profile)
+    if plan is not None:
+        plans = [given_plan(plan, trusted=trust_plan)]
     output_of = _Output(json=json_, several=all_ or len(plans) > 1)
     failed: dict[str, BuilderError] = {}
     if all_:
         failed = build_all(store, plans, request, output_of.add)
     else:
-        for plan in plans:
-            output_of.add(build_one(store, plan, request))
+        for each in plans:
+            output_of.add(build_one(store, each, request))
     output_of.close(left_out)
     if all_:
         sum_up(output_of.results, left_out, failed)

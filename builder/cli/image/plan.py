@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from builder.atomic import write_file
 from builder.cli.options import BaseOption, JsonOption, PlatformOption, ProfileOption, RecipeOption, SetOption
 from builder.cli.output import counted, print_json, size
 from builder.cli.request import PLATFORM, PlanRequest
+from builder.errors import UsageError
 from builder.model.plan import Plan
+from builder.plan.bundle import bundle_of
 from builder.project import Project
 
 
@@ -15,10 +23,19 @@ def plan(
     set_: SetOption = None,
     profile: ProfileOption = None,
     platform: PlatformOption = PLATFORM,
+    bundle: Annotated[
+        Path | None, typer.Option("--bundle", help="Also write the bundle, from which `builder build --plan` builds.")
+    ] = None,
     json_: JsonOption = False,
 ) -> None:
     """Show what a build would do: layers, inputs, keys and configuration. Nothing is executed."""
     planned = PlanRequest(recipe, base, tuple(set_ or ()), profile, platform).plan(Project())
+    if bundle is not None:
+        try:
+            write_file(bundle, bundle_of(planned))
+        except OSError as error:
+            what = f"cannot write the bundle: {error.strerror}"
+            raise UsageError(what, id="bundle-not-writable", where=str(bundle)) from None
     if json_:
         print_json(planned.to_json())
     else:

@@ -1,4 +1,4 @@
-"""`builder push`: a built image to a registry, with the results of its smoke checks if asked."""
+"""`builder push`: a built image to a registry, with its bundle, and the results of its smoke checks if asked."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from builder.registry.referrers import attach
 from builder.regular import read_regular
 from builder.smoke.results import LIMIT, MEDIA_TYPE, read_results, results_folder, results_path
 from builder.store.store import Store
+from builder.verify.bundles import attach_bundle
+from builder.verify.revision import revision_of
 
 
 def push(
@@ -35,14 +37,20 @@ def push(
         bool, typer.Option("--with-results", help="Also attach the results of the image's smoke checks to it.")
     ] = False,
 ) -> None:
-    """Push a built image and print its reference by digest. Blobs that the registry has already are not sent."""
+    """Push a built image and print its reference by digest. Blobs that the registry has already are not sent.
+
+    The bundle of its plan is attached to it, from which `builder verify` rebuilds it.
+    """
     target = Reference.parse(reference)
     request = PlanRequest(recipe, base, tuple(set_ or ()), profile, PLATFORM, compression)
-    built, store = built_image(request, Project())
+    project = Project()
+    built, store = built_image(request, project)
     results = _results(store, built.image.digest, recipe) if with_results else None
     for note in built.plan.notes:
         say(f"warning: {note}")
     digest = push_image(built.image, store, target, _print_blob)
+    bundle = attach_bundle(Registry(), target, built.image, built.plan, revision_of(project.roots[0]))
+    say(f"  bundle attached as {bundle}")
     if results is not None:
         say(f"  results attached as {_attach(target, built.image, results)}")
     print(f"{target.registry}/{target.repository}@{digest}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ from builder.digest import Digest
 from builder.errors import NetworkError, PinError
 from builder.model.check import Check
 from builder.model.reference import Reference
-from builder.oci.manifest import OCI_MANIFEST
-from builder.registry.referrers import attach, attached
+from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
+from builder.registry.referrers import artifact, attach, attached, read_attached
 from builder.smoke.image.opened import OpenedImage, open_image
 from builder.smoke.image.remote import fetch_image, remote_image
 from builder.smoke.static.run import check_image
@@ -142,6 +143,7 @@ class Registry:
         self.server, self.lists = server, lists
         self.blobs: dict[str, bytes] = {}
         self.manifests: dict[str, bytes] = {}
+        self.listed: dict[str, dict[str, Any]] = {}
         server.on("POST", "/v2/team/app/blobs/uploads/", Answer(202, headers={"Location": "/v2/team/app/upload/1"}))
         server.on("PUT", "/v2/team/app/upload/1", self.take)
 
@@ -151,6 +153,16 @@ class Registry:
         self.server.on("HEAD", f"/v2/team/app/blobs/{digest}", Answer(200))
         return Answer(201)
 
+    def list(self, manifest: bytes) -> None:
+        """List an artifact, and one of another type: a registry need not support the filter."""
+        known = json.loads(manifest)
+        item = {"mediaType": OCI_MANIFEST, "digest": Digest.of(manifest), "size": len(manifest)}
+        self.listed[item["digest"]] = {**item, "artifactType": known["artifactType"]}
+        other = {**item, "digest": Digest.of(b"other"), "artifactType": "application/other"}
+        body = json.dumps({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [other, *self.listed.values()]})
+        path = f"/v2/team/app/referrers/{known['subject']['digest']}"
+        self.server.on("GET", path, Answer(200, body.encode(), {"Content-Type": OCI_INDEX}))
+
     def accept(self, name: str) -> None:
         """Accept an upload of this manifest."""
 
@@ -158,6 +170,8 @@ class Registry:
             self.manifests[name] = request.body
             headers = {"Content-Type": request.headers["Content-Type"]}
             self.server.on("GET", f"/v2/team/app/manifests/{name}", Answer(200, request.body, headers))
+            if self.lists:
+                self.list(request.body)
             return Answer(201, headers={"OCI-Subject": "sha256:x"} if self.lists else {})
 
         self.server.on("PUT", f"/v2/team/app/manifests/{name}", put)
@@ -165,10 +179,6 @@ class Registry:
 
 @pytest.mark.parametrize("lists", [True, False])
 def test_results_are_attached(server: Server, lists: bool) -> None:
-    import json
-
-    from builder.registry.referrers import artifact
-
     registry = Registry(server, lists)
     subject = {"mediaType": OCI_MANIFEST, "digest": Digest.of(b"image"), "size": 5}
     kind = "application/vnd.example.results+json"
@@ -182,5 +192,11 @@ def test_results_are_attached(server: Server, lists: bool) -> None:
         assert (uploaded["subject"], uploaded["artifactType"]) == (subject, kind)
         assert registry.blobs[uploaded["layers"][0]["digest"]] == payload
         assert registry.blobs[uploaded["config"]["digest"]] == b"{}"
-    listed = attached(client(), server.ref(), Digest.of(b"image"))
-    assert [item["artifactType"] for item in listed] == ([] if lists else [kind, kind])
+    listed = attached(client(), server.ref(), Digest.of(b"image"), kind)
+    assert [item["artifactType"] for item in listed] == [kind, kind]
+    for item, payload in zip(listed, (b"first", b"second"), strict=True):
+        server.on("GET", f"/v2/team/app/blobs/{Digest.of(payload)}", Answer(200, payload))
+        read = read_attached(client(), server.ref(), item, 100)
+        assert (read.payload, read.subject) == (payload, subject["digest"])
+        with fails(NetworkError, "artifact-too-large"):
+            read_attached(client(), server.ref(), item, 4)

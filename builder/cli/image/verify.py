@@ -1,0 +1,207 @@
+"""`builder verify`: rebuilds an image and compares it, layer by layer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated
+
+import typer
+
+from builder.cli.image.built import built_image
+from builder.cli.image.given import ask_trust
+from builder.cli.options import (
+    BaseOption,
+    CompressionOption,
+    JsonOption,
+    MirrorOption,
+    OfflineOption,
+    ProfileOption,
+    SetOption,
+    TrustOption,
+)
+from builder.cli.output import counted, print_json, say, size
+from builder.cli.progress import Progress
+from builder.cli.request import COMPRESSION, PLATFORM, PlanRequest, open_store
+from builder.engine.select import check_engine, select_engine
+from builder.errors import DiffersError, UsageError
+from builder.mirror.basefetch import base_image
+from builder.mirror.source import MirrorSource, mirror_source
+from builder.model.plan import Plan
+from builder.model.reference import Reference
+from builder.project import Project
+from builder.registry.client import Registry
+from builder.smoke.image.opened import OpenedImage, open_image
+from builder.smoke.image.remote import remote_image
+from builder.store.store import Store
+from builder.verify.bundles import Bundle, bundles_of, fits
+from builder.verify.compare import Compared, compare_image, compare_layers
+from builder.verify.rebuild import needs_no_compiler, rebuild
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """An image, the plan that it is compared with, and where the plan comes from."""
+
+    name: str
+    image: OpenedImage
+    plan: Plan
+    origin: str
+
+
+def verify(
+    reference: Annotated[
+        str | None, typer.Argument(metavar="[REF]", help="The image: REGISTRY/REPOSITORY:TAG or @DIGEST.")
+    ] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option("--recipe", "-r", help="Rebuild from this project's recipe, not from the image's bundle."),
+    ] = None,
+    base: BaseOption = None,
+    set_: SetOption = None,
+    profile: ProfileOption = None,
+    compression: CompressionOption = COMPRESSION,
+    layer: Annotated[
+        list[str] | None, typer.Option("--layer", help="Rebuild only this layer. May be repeated.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Rebuild only layers that need no compiler.")] = False,
+    trust_plan: TrustOption = False,
+    engine: Annotated[str | None, typer.Option("--engine", help="auto, docker or buildah.")] = None,
+    builder: Annotated[str | None, typer.Option("--builder", help="The buildx builder that compiles.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, max=512, help="Parallel jobs; default: all processors.")
+    ] = None,
+    offline: OfflineOption = False,
+    mirror: MirrorOption = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print all output of the engine.")] = False,
+    json_: JsonOption = False,
+) -> None:
+    """Rebuild an image and compare it, layer by layer: exit status 0 when it is identical, 8 when it differs.
+
+    Without REF, the image of the recipe that this machine has built. Without --recipe, the plan is the bundle that is
+    attached to the image: nobody vouches for it, so its commands run only with consent.
+    """
+    check_engine(engine, builder)
+    request = None
+    if recipe is not None:
+        request = PlanRequest(recipe, base, tuple(set_ or ()), profile, PLATFORM, compression)
+    elif base or set_ or profile:
+        raise UsageError("--base, --set and --profile belong to --recipe", id="verify-recipe-missing")
+    store = open_store()
+    source = mirror_source(mirror)
+    subject = _subject(reference, request, store, offline=offline, source=source)
+    wanted = _chosen(subject.plan, layer or (), quick=quick)
+    _say_claims(subject, wanted)
+    if request is None:
+        ask_trust(subject.plan, subject.name, trusted=trust_plan)
+    with (
+        Progress(verbose) as progress,
+        rebuild(
+            store,
+            subject.plan,
+            wanted,
+            engine=lambda: select_engine(engine, builder),
+            offline=offline,
+            listener=progress.on_event,
+            log=progress.on_log,
+            announce=lambda needs: say(f"{size(needs.store + needs.temporary)} of disk at most, at {store.root}"),
+            jobs=jobs,
+            source=source,
+        ) as rebuilt,
+    ):
+        below = [item.digest for item in rebuilt.base.manifest.layers] if rebuilt.base is not None else []
+        ours = [item.id for item in subject.plan.layers if item.producer != "config"]
+        compared = list(compare_layers(subject.image, below, ours, rebuilt.records))
+        if rebuilt.image is not None:
+            compared += compare_image(subject.image, rebuilt.image, compared)
+    _conclude(subject, compared, json=json_)
+
+
+def _subject(
+    reference: str | None, request: PlanRequest | None, store: Store, *, offline: bool, source: MirrorSource | None
+) -> _Subject:
+    if reference is None:
+        if request is None:
+            raise UsageError(
+                "no image to verify", id="verify-image-not-given", next="name REF, or a recipe: --recipe NAME"
+            )
+        built, _ = built_image(request, Project())
+        image = open_image(store.root, built.image.digest)
+        return _Subject(f"{request.recipe} {image.digest}", image, built.plan, "this project")
+    where = Reference.parse(reference)
+    client = Registry()
+    image = remote_image(where, client)
+    name = f"{where.registry}/{where.repository}@{image.digest}"
+    if request is not None:
+        return _Subject(name, image, request.plan(Project()), "this project")
+    bundle = _fitting(bundles_of(client, where, image.digest), image, store, offline=offline, source=source)
+    origin = f"the attached bundle {bundle.digest}"
+    if bundle.revision is not None:
+        clean = "" if bundle.revision.clean else ", with changes"
+        origin += f", of commit {bundle.revision.commit} as its publisher says{clean}"
+    return _Subject(name, image, bundle.plan, origin)
+
+
+def _fitting(
+    bundles: Iterable[Bundle], image: OpenedImage, store: Store, *, offline: bool, source: MirrorSource | None
+) -> Bundle:
+    """The first bundle that makes the image's configuration; the first of all when none does."""
+    first: Bundle | None = None
+    for bundle in bundles:
+        if fits(bundle.plan, image, base_image(bundle.plan, store, offline=offline, source=source)):
+            return bundle
+        first = first or bundle
+    assert first is not None
+    return first
+
+
+def _chosen(plan: Plan, named: Sequence[str], *, quick: bool) -> list[str]:
+    layers = {layer.id: layer for layer in plan.layers if layer.producer != "config"}
+    if unknown := next((name for name in named if name not in layers), None):
+        raise UsageError(
+            f"the plan has no layer {unknown!r}", id="verify-layer-unknown", cause=f"its layers: {', '.join(layers)}"
+        )
+    return [
+        name
+        for name, layer in layers.items()
+        if (not named or name in named) and (not quick or needs_no_compiler(layer))
+    ]
+
+
+def _say_claims(subject: _Subject, wanted: Sequence[str]) -> None:
+    total = sum(layer.producer != "config" for layer in subject.plan.layers)
+    say(f"{subject.name}: rebuilds {len(wanted)} of {counted(total, 'layer')} from {subject.origin}")
+    source = "the plan is this project's" if subject.origin == "this project" else "whose plan it is, is not checked"
+    say(f"compares unpacked content, blobs, configuration and manifest; {source}; no signature is checked")
+
+
+def _conclude(subject: _Subject, compared: Sequence[Compared], *, json: bool) -> None:
+    """Print the outcome of each part, and the verdict. Raises DiffersError."""
+    counts = Counter(item.outcome for item in compared)
+    done = len(compared) - counts["not compared"]
+    wrong = [item for item in compared if item.outcome in ("differs", "content identical")]
+    if counts["differs"]:
+        verdict = "differs"
+    elif wrong:
+        verdict = "content identical"
+    else:
+        verdict = "identical" if done == len(compared) else "identical as far as compared"
+    for item in compared:
+        digest = item.expected[:19] if item.expected is not None else ""
+        say(f"  {item.part:24} {item.outcome:17}  {digest}{f'  {item.detail}' if item.detail else ''}")
+    say(f"compared {done} of {counted(len(compared), 'part')}")
+    if not done:
+        raise DiffersError("nothing was compared", id="verify-compared-nothing", where=subject.name)
+    if json:
+        parts = [asdict(item) for item in compared]
+        print_json({"image": subject.image.digest, "plan": subject.origin, "verdict": verdict, "parts": parts})
+    else:
+        print(verdict)
+    if wrong:
+        raise DiffersError(
+            f"{len(wrong)} of {done} parts differ from what the plan makes",
+            id="verify-differs",
+            where=subject.name,
+            cause=f"{wrong[0].part}: {wrong[0].detail or 'its digest'}",
+        )

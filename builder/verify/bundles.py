@@ -1,0 +1,83 @@
+"""Bundles in a registry: attached to an image when it is pushed, and found again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from builder.digest import Digest, is_digest
+from builder.errors import BuilderError, InvalidError, PinError
+from builder.model.canonical import canonical
+from builder.model.plan import Plan
+from builder.model.reference import Reference
+from builder.oci.assemble import BaseImage, Image, config_of
+from builder.oci.manifest import OCI_MANIFEST
+from builder.plan.bundle import LIMIT, MEDIA_TYPE, bundle_of, plan_of
+from builder.registry.client import Registry
+from builder.registry.referrers import attach, attached, read_attached
+from builder.smoke.image.opened import OpenedImage
+from builder.verify.revision import Revision
+
+_REVISION = "org.opencontainers.image.revision"
+_CLEAN = "org.builder.project.clean"
+_MOST = 20
+"""Bundles of one image that are read."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle: its plan, the digest of its bytes, and the revision of the project that its publisher named."""
+
+    plan: Plan
+    digest: Digest
+    revision: Revision | None
+
+
+def attach_bundle(client: Registry, target: Reference, image: Image, plan: Plan, revision: Revision | None) -> Digest:
+    """Attach the bundle of a pushed image to it; returns the digest of the artifact. Raises NetworkError, PinError."""
+    subject = {"mediaType": OCI_MANIFEST, "digest": image.digest, "size": len(image.manifest)}
+    said = {_REVISION: revision.commit, _CLEAN: str(revision.clean).lower()} if revision is not None else {}
+    return attach(client, target, subject, bundle_of(plan), MEDIA_TYPE, said)
+
+
+def bundles_of(client: Registry, reference: Reference, image: Digest) -> Iterator[Bundle]:
+    """The valid bundles that are attached to an image.
+
+    Anybody who may push can attach one: the caller compares its plan with the image. Raises PinError when none is
+    attached, InvalidError when none of them is valid, NetworkError.
+    """
+    listed = attached(client, reference, image, MEDIA_TYPE)
+    if not listed:
+        raise PinError(
+            "no bundle is attached to the image",
+            id="bundle-missing",
+            where=f"{reference.registry}/{reference.repository}@{image}",
+            cause="it was not pushed by `builder push`, or copied without what is attached to it",
+            next="name the project that makes it: builder verify REF --recipe NAME",
+        )
+    found = False
+    problem: BuilderError | None = None
+    for descriptor in listed[:_MOST]:
+        try:
+            artifact = read_attached(client, reference, descriptor, LIMIT)
+            where = f"bundle {descriptor['digest']}"
+            if artifact.subject != image:
+                raise InvalidError(
+                    f"it is about another image, {artifact.subject[:80]!a}", id="bundle-of-other-image", where=where
+                )
+            plan = plan_of(artifact.payload, where)
+        except (InvalidError, PinError) as error:
+            problem = error
+            continue
+        found = True
+        commit = artifact.annotations.get(_REVISION)
+        revision = Revision(commit, artifact.annotations.get(_CLEAN) == "true") if commit is not None else None
+        yield Bundle(plan, Digest.of(artifact.payload), revision)
+    if not found and problem is not None:
+        raise problem
+
+
+def fits(plan: Plan, image: OpenedImage, base: BaseImage | None) -> bool:
+    """Whether the plan makes the image's configuration, if its layers are those of the image."""
+    diff_ids = [Digest(text) for text in image.diff_ids if is_digest(text)]
+    return Digest.of(canonical(config_of(plan, diff_ids, base))) == image.config_digest

@@ -1,0 +1,106 @@
+"""Compares an image with a rebuilt one, layer by layer. Pure, but for the blobs that it has to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from builder.digest import Digest
+from builder.oci.assemble import Image
+from builder.smoke.image.layerstream import LayerStream
+from builder.smoke.image.opened import LayerBlob, OpenedImage
+from builder.store.records import LayerRecord
+
+Outcome = Literal["identical", "content identical", "differs", "not compared"]
+"""content identical: the unpacked layer is the same, and its compressed blob is not."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A part of the image: a layer of ours by its id, `base layer N`, `config` or `manifest`.
+
+    expected, got: digests of the blob; None when there is none. detail: in what it differs, or why it was not compared.
+    """
+
+    part: str
+    outcome: Outcome
+    expected: Digest | None = None
+    got: Digest | None = None
+    detail: str = ""
+
+
+def compare_layers(
+    image: OpenedImage, base: Sequence[Digest], ours: Sequence[str], rebuilt: Mapping[str, LayerRecord]
+) -> Iterator[Compared]:
+    """The layers, from the lowest. base: the digests of the pinned base's layers. ours: the ids of the plan's layers.
+
+    rebuilt: those that were built, by id; the others are `not compared`.
+    """
+    blobs: list[LayerBlob | None] = [*image.layers]
+    blobs += [None] * (len(base) + len(ours) - len(blobs))
+    for number, pinned in enumerate(base, 1):
+        blob = blobs.pop(0)
+        expected = blob.digest if blob is not None else None
+        outcome: Outcome = "identical" if expected == pinned else "differs"
+        detail = "" if expected == pinned else "it is not the layer of the pinned base"
+        yield Compared(f"base layer {number}", outcome, expected, pinned, detail)
+    for name in ours:
+        blob = blobs.pop(0)
+        if blob is None:
+            yield Compared(name, "differs", None, None, "the image does not have this layer")
+        elif name not in rebuilt:
+            yield Compared(name, "not compared", blob.digest, None, "it was not asked for")
+        else:
+            yield _layer(name, blob, rebuilt[name])
+    for blob in blobs:
+        if blob is not None:
+            yield Compared(f"layer {blob.digest.short}", "differs", blob.digest, None, "the plan has no such layer")
+
+
+def _layer(name: str, blob: LayerBlob, record: LayerRecord) -> Compared:
+    if blob.digest == record.digest:
+        return Compared(name, "identical", blob.digest, record.digest)
+    # Read, and not taken from the configuration, which may say anything.
+    with LayerStream(blob.open(), blob.digest, blob.size) as stream:
+        stream.hash_unpacked()
+        stream.finish()
+        content = stream.diff_id
+    if content == record.diff_id:
+        return Compared(name, "content identical", blob.digest, record.digest, "the compressed blob differs")
+    return Compared(name, "differs", blob.digest, record.digest, "the unpacked content differs")
+
+
+def compare_image(image: OpenedImage, rebuilt: Image, layers: Sequence[Compared]) -> Iterator[Compared]:
+    """The configuration and the manifest. layers: the outcomes of all layers, whose blobs the manifest names."""
+    same = image.config_digest == rebuilt.config_digest
+    detail = "" if same else f"in {', '.join(changed_settings(image.config, rebuilt.config_json)) or 'its spelling'}"
+    yield Compared("config", "identical" if same else "differs", image.config_digest, rebuilt.config_digest, detail)
+    outcome: Outcome = "differs"
+    if image.digest == rebuilt.digest:
+        outcome = "identical"
+    elif same and all(item.outcome != "differs" for item in layers):
+        outcome = "content identical"
+    yield Compared("manifest", outcome, image.digest, rebuilt.digest)
+
+
+def changed_settings(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """The members of two configurations that differ, those of `config` by name: `config.Env VLLM_USE_V1`, `created`."""
+    found = [name for name in _names(ours, theirs) if name != "config" and ours.get(name) != theirs.get(name)]
+    first, second = ours.get("config") or {}, theirs.get("config") or {}
+    for name in _names(first, second):
+        old, new = first.get(name), second.get(name)
+        if old == new:
+            continue
+        if name == "Env":
+            variables = dict.fromkeys(item.partition("=")[0] for item in {*(old or ())} ^ {*(new or ())})
+            found += [f"config.Env {variable}" for variable in sorted(variables)] or ["config.Env"]
+        elif isinstance(old, dict) and isinstance(new, dict):
+            found += [f"config.{name} {key}" for key in _names(old, new) if old.get(key) != new.get(key)]
+        else:
+            found.append(f"config.{name}")
+    return found
+
+
+def _names(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+    return sorted({*first, *second})

@@ -1,0 +1,105 @@
+"""Rebuilds layers of a plan in a store of their own, which holds nothing but inputs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from builder.engine.interface import Engine
+from builder.events import Event, Listener
+from builder.inputs.fetch import fetch
+from builder.mirror.basefetch import base_image
+from builder.mirror.source import MirrorSource
+from builder.model.inputs import FetchEvent, Input
+from builder.model.plan import Plan, PlannedLayer
+from builder.oci.assemble import BaseImage, Image, assemble
+from builder.produce.build import Builder
+from builder.produce.survey import Needs, check_space, survey
+from builder.store.records import LayerRecord
+from builder.store.removal import remove
+from builder.store.store import Store
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """The layers that were rebuilt, by id; the whole image when all were; the base of the plan."""
+
+    records: Mapping[str, LayerRecord]
+    image: Image | None
+    base: BaseImage | None
+
+
+@contextlib.contextmanager
+def rebuild(
+    store: Store,
+    plan: Plan,
+    layers: Collection[str],
+    *,
+    engine: Callable[[], Engine],
+    offline: bool,
+    listener: Listener,
+    log: Callable[[str], None],
+    announce: Callable[[Needs], None],
+    jobs: int | None = None,
+    source: MirrorSource | None = None,
+) -> Iterator[Rebuilt]:
+    """Build these layers of a plan again; their blobs are removed at the end of the context.
+
+    Only inputs are taken from `store`, and their bytes are hashed while they are read. Raises BuilderError.
+    """
+    part = replace(plan, layers=tuple(layer for layer in plan.layers if layer.id in layers))
+    folder = store.scratch()
+    try:
+        fresh = Store(folder / "store")
+        needs = survey(fresh, part)
+        inputs = {item.digest: item for layer in needs.layers for item in layer.inputs}
+        # Kept in the user's store, so that the next run does not download them again.
+        _fetch(store, list(inputs.values()), offline=offline, listener=listener, source=source)
+        for item in inputs.values():
+            _link(store, fresh, item)
+        base = base_image(plan, fresh, offline=offline, source=source)
+        needs = survey(fresh, part)
+        announce(needs)
+        check_space(fresh, needs)
+        Builder(fresh, part, engine=engine, offline=offline, listener=listener, log=log, jobs=jobs, source=source).run(
+            needs
+        )
+        records = {layer.id: _record(fresh, layer) for layer in part.layers if layer.producer != "config"}
+        whole = len(records) == sum(layer.producer != "config" for layer in plan.layers)
+        yield Rebuilt(records, assemble(plan, records, base) if whole else None, base)
+    finally:
+        remove(folder)
+
+
+def needs_no_compiler(layer: PlannedLayer) -> bool:
+    """Whether a layer is unpacked, or made by commands without the toolchain."""
+    return layer.producer == "files" or (layer.producer == "dockerfile" and not layer.toolchain)
+
+
+def _fetch(
+    store: Store, inputs: list[Input], *, offline: bool, listener: Listener, source: MirrorSource | None
+) -> None:
+    total = sum(item.size for item in inputs)
+    received: dict[str, int] = {}
+
+    def progress(event: FetchEvent) -> None:
+        received[event.digest] = event.received
+        listener(Event("inputs", "fetching", sum(received.values()), total))
+
+    fetch(store, inputs, offline=offline, progress=progress, source=source)
+    listener(Event("inputs", "done", total, total))
+
+
+def _link(store: Store, fresh: Store, item: Input) -> None:
+    target = fresh.blob(item.digest)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.link(store.blob(item.digest), target, follow_symlinks=False)
+
+
+def _record(store: Store, layer: PlannedLayer) -> LayerRecord:
+    record = store.layer(layer.key)
+    assert record is not None
+    return record

@@ -1,0 +1,74 @@
+"""The revision of a project in git: its commit, and whether the files that plans read are those of the commit."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+_FOLDERS = ("recipes", "dockerfiles")
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A commit; clean: whether recipes and layers have the content of the commit."""
+
+    commit: str
+    clean: bool
+
+
+def revision_of(folder: Path) -> Revision | None:
+    """The revision of the project in a folder; None when it is not in git, or there is no git.
+
+    Only commands that run no program of the folder's own settings: `git status` would run filters and monitors.
+    """
+    commit = _git(folder, "rev-parse", "--verify", "HEAD^{commit}")
+    listing = _git(folder, "ls-tree", "-r", "-z", "HEAD", "--", *_FOLDERS)
+    if commit is None or listing is None or not _COMMIT.fullmatch(commit.strip()):
+        return None
+    committed = {}
+    for line in listing.split("\0"):
+        if line:
+            about, _, path = line.partition("\t")
+            committed[path] = about.split()[2]
+    return Revision(commit.strip(), committed == _files(folder, len(commit.strip()) == 64))
+
+
+def _files(folder: Path, sha256: bool) -> dict[str, str]:
+    """The id that git gives to the content of each file of recipes and layers, by path."""
+    found = {}
+    for path in (path for name in _FOLDERS for path in (folder / name).rglob("*")):
+        relative = path.relative_to(folder).as_posix()
+        if path.is_symlink():
+            data = os.fsencode(path.readlink())
+        elif path.is_file():
+            data = path.read_bytes()
+        elif path.is_dir():
+            continue
+        else:
+            return {}
+        content = b"blob %d\0" % len(data) + data
+        found[relative] = (hashlib.sha256 if sha256 else hashlib.sha1)(content, usedforsecurity=False).hexdigest()
+    return found
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    clean |= {
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_ALLOW_PROTOCOL": "",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+        "LC_ALL": "C",
+    }
+    command = ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(command, env=clean, capture_output=True, text=True, check=False, timeout=_SECONDS)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None

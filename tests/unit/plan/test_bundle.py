@@ -1,0 +1,147 @@
+"""The bundle: a plan as one canonical document, without loss, and refused when a part of it is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from builder.errors import BuilderError, InvalidError
+from builder.model.canonical import canonical
+from builder.model.plan import Plan
+from builder.plan.bundle import LIMIT, bundle_of, plan_of
+from builder.plan.resolve import resolve
+from builder.project import Project
+from tests.support.errors import fails
+from tests.support.fixtures import MakePlan
+from tests.support.project import ROOT
+
+
+@pytest.mark.parametrize("name", ["nemotron-omni", "qwen3.5-122b-fp8-dual", "gpt-oss-120b"])
+def test_a_shipped_plan_comes_back(name: str) -> None:
+    project = Project((ROOT,))
+    plan = resolve(project, project.recipe(name), base="hermetic")
+    bundle = bundle_of(plan)
+    again = plan_of(bundle, "here")
+    assert again == plan
+    assert again.key == plan.key
+    assert len(bundle) < LIMIT / 20
+
+
+def test_a_plan_on_a_pinned_base_comes_back() -> None:
+    project = Project((ROOT,))
+    for name, base in project.bases.items():
+        if base.pin is not None and base.pin.manifest is not None and base.family == "vllm-openai":
+            recipe = next(r for r in map(project.recipe, project.recipe_names()) if name in (r.base, *r.compatible))
+            plan = resolve(project, recipe, base=name)
+            assert plan_of(bundle_of(plan), "here") == plan
+            return
+    pytest.skip("no base is pinned")
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of each value in a document."""
+    yield path
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from places(item, (*path, key))
+    elif isinstance(value, list):
+        for number, item in enumerate(value[:3]):
+            yield from places(item, (*path, number))
+
+
+def changed(document: Any, path: tuple[Any, ...], change: Callable[[Any, Any], None]) -> bytes:
+    """The document with one value changed; change: gets the container and the key."""
+    copy = json.loads(json.dumps(document))
+    parent = copy
+    for key in path[:-1]:
+        parent = parent[key]
+    change(parent, path[-1])
+    return canonical(copy)
+
+
+def put(value: Any) -> Callable[[Any, Any], None]:
+    return lambda parent, key: parent.__setitem__(key, value)
+
+
+def test_no_change_is_accepted_in_silence(make_plan: MakePlan) -> None:
+    """A change of any value is refused, or gives another plan: never the same, and never a traceback."""
+    plan = make_plan()
+    document = json.loads(bundle_of(plan))
+    refused = 0
+    for path in places(document):
+        if not path:
+            continue
+        for value in (None, 7, "../../etc/x", "a\nb", [], {}, ["x"], {"x": 1}, True, "0" * 64):
+            data = changed(document, path, put(value))
+            if data == bundle_of(plan):
+                continue
+            try:
+                other = plan_of(data, "here")
+            except BuilderError as error:
+                assert error.code == 3, error
+                refused += 1
+            else:
+                assert other != plan
+                assert bundle_of(other) == data
+    assert refused > 2000
+
+
+def test_what_decides_a_layers_bytes_is_in_its_key(make_plan: MakePlan) -> None:
+    document = json.loads(bundle_of(make_plan()))
+    for path in places(document["plan"]["layers"], ("plan", "layers")):
+        if len(path) < 4 or path[3] not in ("spec", "dockerfile", "context", "key", "producer", "toolchain"):
+            continue
+        value = document
+        for key in path:
+            value = value[key]
+        if isinstance(value, str) and value:
+            with pytest.raises(InvalidError):
+                plan_of(changed(document, path, put(f"{value}0")), "here")
+        elif isinstance(value, bool):
+            with pytest.raises(InvalidError):
+                plan_of(changed(document, path, put(not value)), "here")
+
+
+@pytest.mark.parametrize(
+    ("data", "id"),
+    [
+        (b"", "bundle-invalid"),
+        (b"[]", "bundle-invalid"),
+        (b'{"bundle":1}', "bundle-invalid"),
+        (b'{"bundle":2,"plan":{}}', "bundle-version-unknown"),
+        (b'{"bundle":true,"plan":{}}', "bundle-version-unknown"),
+        (b'{"bundle":1,"bundle":1,"plan":{}}', "bundle-invalid"),
+        (b"[" * 100_000, "bundle-invalid"),
+        (b'{"bundle":1,"plan":"\\ud800"}', "bundle-invalid"),
+        (b"\xff\xfe", "bundle-invalid"),
+        (b" " * (LIMIT + 1), "bundle-invalid"),
+    ],
+    ids=["empty", "list", "no plan", "version", "true", "twice", "deep", "surrogate", "bytes", "large"],
+)
+def test_no_bundle(data: bytes, id: str) -> None:
+    with fails(InvalidError, id):
+        plan_of(data, "here")
+
+
+def test_another_spelling_is_refused(make_plan: MakePlan) -> None:
+    bundle = bundle_of(make_plan())
+    with fails(InvalidError, "bundle-invalid"):
+        plan_of(json.dumps(json.loads(bundle)).encode(), "here")
+
+
+def test_a_dockerfile_that_reads_what_is_not_locked(make_plan: MakePlan) -> None:
+    document = json.loads(bundle_of(make_plan()))
+    (layer,) = (layer for layer in document["plan"]["layers"] if layer["producer"] == "dockerfile")
+    stages = "FROM docker.io/library/debian\nRUN true\n"
+    layer |= {"stages": stages, "dockerfile": stages}
+    with fails(InvalidError, "dockerfile-forbidden"):
+        plan_of(canonical(document), "here")
+
+
+def test_equal_plans_have_equal_bundles(make_plan: MakePlan) -> None:
+    first: Plan = make_plan()
+    assert bundle_of(first) == bundle_of(make_plan())
+    assert bundle_of(first) != bundle_of(make_plan(sets={"compiled": {"version": "2.0"}}))

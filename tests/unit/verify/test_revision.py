@@ -1,0 +1,77 @@
+"""The revision of a project: read without running anything that the project's own settings name."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from builder.verify.revision import revision_of
+from tests.support.project import Sample
+
+
+def git(folder: Path, *words: str) -> str:
+    settings = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+    done = subprocess.run(["git", "-C", str(folder), *settings, *words], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def project(small: Sample, tmp_path: Path) -> Path:
+    folder = small.write(tmp_path / "project").roots[0]
+    git(folder, "init", "--quiet")
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "--message=first")
+    return folder
+
+
+def test_a_commit_and_whether_the_files_are_its_own(project: Path) -> None:
+    commit = git(project, "rev-parse", "HEAD")
+    found = revision_of(project)
+    assert found is not None and (found.commit, found.clean) == (commit, True)
+    (project / "notes.txt").write_text("not read by plans")
+    assert found == revision_of(project)
+    changed = project / "recipes" / "tiny.yaml"
+    before = changed.read_text()
+    changed.write_text(before + "\n")
+    assert (again := revision_of(project)) is not None and (again.commit, again.clean) == (commit, False)
+    changed.write_text(before)
+    (project / "recipes" / "new.yaml").write_text("x")
+    assert (again := revision_of(project)) is not None and not again.clean
+
+
+def test_a_folder_without_git(tmp_path: Path) -> None:
+    assert revision_of(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"core.fsmonitor": "touch {mark}"},
+        {"filter.evil.clean": "touch {mark}; cat", "filter.evil.process": "touch {mark}"},
+        {"core.hooksPath": "{hooks}"},
+        {"core.pager": "touch {mark}", "pager.ls-tree": "touch {mark}"},
+        {"alias.ls-tree": "!touch {mark}", "alias.rev-parse": "!touch {mark}"},
+        {
+            "core.sshCommand": "touch {mark}",
+            "remote.origin.url": "ext::touch% {mark}",
+            "remote.origin.promisor": "true",
+        },
+    ],
+)
+def test_settings_of_the_project_run_nothing(project: Path, tmp_path: Path, settings: dict[str, str]) -> None:
+    mark, hooks = tmp_path / "mark", tmp_path / "hooks"
+    hooks.mkdir()
+    for name in ("post-index-change", "reference-transaction", "fsmonitor-watchman", "post-checkout"):
+        (hooks / name).write_text(f"#!/bin/sh\ntouch {mark}\n")
+        (hooks / name).chmod(0o755)
+    (project / ".gitattributes").write_text("* filter=evil\n")
+    for name, value in settings.items():
+        git(project, "config", name, value.format(mark=mark, hooks=hooks))
+    if "remote.origin.promisor" in settings:
+        git(project, "config", "extensions.partialClone", "origin")
+        tree = git(project, "rev-parse", "HEAD:recipes")
+        (project / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
+    revision_of(project)
+    assert not mark.exists()
