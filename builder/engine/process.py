@@ -103,6 +103,24 @@ def stop(process: subprocess.Popen[bytes]) -> None:
             continue
 
 
+def foreground(argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> int:
+    """Run a program with this process's input, output and terminal; returns its exit status. env: all its variables.
+
+    An exception here, such as KeyboardInterrupt, sends it SIGTERM, which docker passes on to its container.
+    """
+    process = subprocess.Popen(argv, env=env)
+    try:
+        return process.wait()
+    except BaseException:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(PATIENCE)
+        raise
+    finally:
+        process.kill()
+        process.wait()
+
+
 @dataclass(frozen=True)
 class Captured:
     """The exit status of a process, its standard output and its standard error."""

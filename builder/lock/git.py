@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import os
 import re
@@ -12,17 +11,16 @@ import zlib
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 from builder.engine.process import Captured, OutputTooLongError, output
 from builder.errors import InvalidError, NetworkError, PinError, UsageError
 from builder.inputs.mirrors import redact, without_logins
-from builder.unpack.entry import UnpackError
+from builder.unpack.bounds import Budget, Unpacked
+from builder.unpack.entry import CHUNK, UnpackError
 from builder.unpack.tar import Archive
 
 _SECONDS = 900
-_FILE_LIMIT = 1 << 30
-"""Bytes of one file in an archive."""
 _DEPTH = 200
 _LOCAL = (
     "GIT_DIR",
@@ -100,16 +98,19 @@ def tree_of_archive(path: Path) -> tuple[str, str | None]:
     root: dict[str, Any] = {}
     tops: set[str] = set()
     try:
-        with gzip.open(path) as stream:
+        with path.open("rb", buffering=0) as file:
+            budget = Budget(path.stat().st_size)
+            stream = Unpacked(file, "gz", "the archive", budget)
             archive = Archive(stream, "the archive", may_comment=True)
             for member in archive:
+                budget.take("the archive", "files", 1)
                 top, _, name = member.name.rstrip("/").partition("/")
                 tops.add(top)
                 if not name:
                     if not member.isdir():
                         raise _invalid(path, "a file is beside the top folder")
                 elif not member.isdir():
-                    _place(root, name, _entry(cast("BinaryIO", stream), member, path), path)
+                    _place(root, name, _entry(stream, member, path), path)
     except (OSError, EOFError, zlib.error, UnpackError) as error:
         raise _invalid(path, str(error) if isinstance(error, UnpackError) else type(error).__name__) from None
     if len(tops) != 1:
@@ -117,14 +118,20 @@ def tree_of_archive(path: Path) -> tuple[str, str | None]:
     return _tree(root).hex(), archive.comment
 
 
-def _entry(stream: BinaryIO, member: tarfile.TarInfo, path: Path) -> tuple[str, bytes]:
+def _entry(stream: Unpacked, member: tarfile.TarInfo, path: Path) -> tuple[str, bytes]:
     """Mode and blob id."""
     if member.issym():
         return "120000", _object("blob", member.linkname.encode("utf-8", "surrogateescape"))
-    if not member.isreg() or member.size > _FILE_LIMIT:
+    if not member.isreg():
         raise _invalid(path, "an entry is of a type that git does not store")
-    data = stream.read(member.size)
-    return ("100755" if member.mode & 0o100 else "100644"), _object("blob", data)
+    seen, left = _hash("blob", member.size), member.size
+    while left:
+        data = stream.read(min(left, CHUNK))
+        if not data:
+            raise EOFError
+        seen.update(data)
+        left -= len(data)
+    return ("100755" if member.mode & 0o100 else "100644"), seen.digest()
 
 
 def _place(root: dict[str, Any], name: str, entry: tuple[str, bytes], path: Path) -> None:
@@ -151,8 +158,14 @@ def _tree(folder: dict[str, Any]) -> bytes:
 
 
 def _object(kind: str, data: bytes) -> bytes:
+    seen = _hash(kind, len(data))
+    seen.update(data)
+    return seen.digest()
+
+
+def _hash(kind: str, size: int) -> hashlib._Hash:
     # SHA-1 is only git's name for the content; trust rests on the sha256 of the archive.
-    return hashlib.sha1(f"{kind} {len(data)}\0".encode() + data, usedforsecurity=False).digest()
+    return hashlib.sha1(f"{kind} {size}\0".encode(), usedforsecurity=False)
 
 
 def _invalid(path: Path, cause: str) -> InvalidError:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from typing import Annotated
 
 import typer
 
 from builder.cli.options import JsonOption, ProfileOption, RecipeOption
 from builder.cli.output import print_json, say
+from builder.engine.process import foreground
 from builder.errors import EngineError, UsageError
 from builder.model.variant import with_profile
 from builder.project import Project
@@ -51,7 +51,7 @@ def _execute(steps: list[tuple[dict[str, str], tuple[str, ...]]]) -> None:
     for env, words in steps:
         expanded = {key: os.path.expanduser(value) for key, value in env.items()}  # noqa: PTH111
         command = [os.path.expanduser(word) for word in words]  # noqa: PTH111
-        if subprocess.run(command, env={**os.environ, **expanded}, check=False).returncode:
+        if foreground(command, env={**os.environ, **expanded}):
             raise EngineError(
                 f"{' '.join(words)} failed",
                 id="hf-failed",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 from builder.cli.output import say
+from builder.engine.process import foreground
 from builder.errors import EngineError, UsageError
 from builder.serve import formats, spec
 from builder.serve.spec import Container
@@ -42,11 +42,10 @@ def start(container: Container, *, image_of: str | None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     say(formats.docker_command(container))
     home = os.path.expanduser("~")  # noqa: PTH111
-    done = subprocess.run(formats.docker_words(container, home=home), check=False)
-    if done.returncode:
+    if status := foreground(formats.docker_words(container, home=home)):
         load = f"builder load --recipe {image_of}, if docker has no such image; " if image_of else ""
         raise EngineError(
-            f"docker run ended with {done.returncode}",
+            f"docker run ended with {status}",
             id="docker-run-failed",
             cause="see docker's message above",
             next=f"{load}docker rm --force {container.name}, if a container of that name exists; builder doctor",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from builder.engine import process as processes
-from builder.engine.process import OutputTooLongError, capture, output, run
+from builder.engine.process import OutputTooLongError, capture, foreground, output, run
 from builder.errors import Cancelled
 from tests.unit.engine.conftest import alive
 
@@ -159,3 +160,11 @@ def test_a_cancel_ends_a_short_command_and_its_children() -> None:
         output(sh(f"{mark} & wait"), timeout=60, cancel=cancel)
     lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert [line for line in lines if mark.replace(" ", "\0").encode() in line] == []
+
+
+def test_a_signal_is_passed_on_to_a_program_in_the_foreground(tmp_path: Path) -> None:
+    threading.Timer(1, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        foreground(sh(f"trap 'touch {tmp_path}/told; kill $!; exit' TERM; sleep 60 & wait"))
+    assert (tmp_path / "told").exists()
+    assert foreground(sh("exit 3")) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
@@ -21,6 +22,7 @@ from tests.support import forge as forges
 from tests.support.cli import Cli, CommandResult
 from tests.support.errors import fails
 from tests.support.forge import Forge, git
+from tests.support.limits import ends
 from tests.support.mirror import Mirror
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -262,3 +264,17 @@ def test_files_that_are_not_archives_are_refused(tmp_path: Path, data: bytes) ->
     (tmp_path / "x").write_bytes(data)
     with fails(InvalidError, "source-archive-invalid"):
         tree_of_archive(tmp_path / "x")
+
+
+def test_an_archive_that_unpacks_to_much_is_refused(tmp_path: Path) -> None:
+    member = tarfile.TarInfo("a/zeros")
+    member.size = 15 * (64 << 20)
+    parts = [gzip.compress(member.tobuf()), *[gzip.compress(bytes(64 << 20), 1)] * 15, gzip.compress(bytes(1024))]
+    (tmp_path / "x").write_bytes(b"".join(parts))
+
+    def work() -> None:
+        with fails(InvalidError, "source-archive-invalid") as caught:
+            tree_of_archive(tmp_path / "x")
+        assert "too many bytes" in caught.value.cause
+
+    ends(work, memory=200 << 20)
