@@ -141,7 +141,7 @@ class Archive:
         if octal is not None:
             return octal
         value = int.from_bytes(field[1:], "big")
-        if field[0] != 0x80 or value >= 1 << 63:
+        if field[0] != 0x80 or value >= 1 << 62:  # the end of the content is a number too
             raise self._ambiguous(f"a {what} that is not a number in octal or base 256, {field!r}")
         return value
 

@@ -117,6 +117,7 @@ AMBIGUOUS: dict[str, bytes] = {
     "a negative size": header(size=base256((1 << 88) - 512, first=0xFF)) + _NESTED + END,
     "a size in base 256 with other bits": header(size=base256(1024, first=0x81)) + _NESTED + END,
     "a size beyond 63 bits": header(size=base256(1 << 63)) + END,
+    "a size whose end is beyond 63 bits": header(size=base256((1 << 63) - 1)) + END,
     "a name behind a NUL": file(b"usr/a\0b") + END,
     "a link behind a NUL": header(kind=b"2", link=b"a\0b") + END,
     "a prefix in GNU's format": file(b"file", magic=b"ustar  \0", prefix=b"usr/other") + END,
