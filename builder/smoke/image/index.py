@@ -33,6 +33,10 @@ _MEMORY_OF_IMAGE = 512 << 20
 _FOR_PROCESSES = 200_000_000
 """bytes of blobs; below, processes take longer to start than they save."""
 
+_THREADS = 4
+"""Readers in one process: each may need the memory of a zstd window. More do not help, for scanning holds the
+interpreter's lock."""
+
 _KINDS: dict[bytes, Kind] = {
     tarfile.DIRTYPE: "dir",
     tarfile.SYMTYPE: "symlink",
@@ -68,7 +72,8 @@ class Entry:
 
 @dataclass
 class LayerIndex:
-    """The entries of one layer, and what it removes from the layers below. tar_size: bytes when unpacked.
+    """The entries of one layer, and what it removes from the layers below. unpacked: bytes of its tar and of
+    compressed files in it.
 
     root: the entry of the root folder, when the layer has one; it is not among the entries.
     secrets: (path, kind of secret). attributes: (path, name of an extended attribute). digest, diff_id: of the blob and
@@ -83,7 +88,7 @@ class LayerIndex:
     removed: set[str] = field(default_factory=set)
     opaque: set[str] = field(default_factory=set)
     root: Entry | None = None
-    tar_size: int = 0
+    unpacked: int = 0
     secrets: list[tuple[str, str]] = field(default_factory=list)
     attributes: list[tuple[str, str]] = field(default_factory=list)
     digest: Digest | None = None
@@ -104,7 +109,7 @@ class Budget:
     def take(self, layer: LayerIndex) -> LayerIndex:
         """The same layer. Raises InvalidError when it is too much beside those before it."""
         self._memory -= layer.memory
-        self._bytes -= layer.tar_size
+        self._bytes -= layer.unpacked
         if self._memory < 0:
             raise _too_many(layer.blob)
         if self._bytes < 0:
@@ -134,7 +139,7 @@ def read_layers(
         def read(item: tuple[int, LayerBlob]) -> LayerIndex:
             return budget.take(_index(item[1], item[0], wanted, folder, options))
 
-        return sorted(every(read, order, workers, stopping), key=lambda layer: layer.number)
+        return sorted(every(read, order, min(workers, _THREADS), stopping), key=lambda layer: layer.number)
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
         try:
             jobs = [pool.submit(_index, blob, number, wanted, folder, options) for number, blob in order]
@@ -200,7 +205,7 @@ def _read_layer(
                 if kind == "file":
                     _read_file(index, entry, stream, member, kept if wanted.match(path) else None, scanner)
         index.memory = _MEMORY - budget
-        index.tar_size = stream.stream.tell()
+        index.unpacked = stream.stream.tell() + scanner.limit.used
         stream.finish()
         index.diff_id, index.compression = stream.diff_id or blob.diff_id, stream.compression
     scanner.close()

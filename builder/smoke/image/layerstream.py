@@ -22,6 +22,8 @@ _CHUNK = 1 << 20
 _MOST_AT_ONCE = 32 << 20
 """bytes; the most that is read in one piece."""
 _LONGEST_PATH = 4096
+_WINDOW = 32 << 20
+"""bytes of memory for one zstd stream: what the encoders of container engines use at most."""
 LARGEST = 64 << 30
 UNPACKED = 256 << 20
 RATIO = 100
@@ -226,7 +228,9 @@ def _decompress(file: io.BufferedReader[Any], compression: str) -> ForwardStream
     if compression == "zstd":
         import zstandard
 
-        reader = zstandard.ZstdDecompressor().stream_reader(file, read_size=_CHUNK, read_across_frames=True)
+        reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(
+            file, read_size=_CHUNK, read_across_frames=True
+        )
         return ForwardStream(reader, zstandard.ZstdError)
     if compression == "gzip":
         return ForwardStream(_Gunzip(file))

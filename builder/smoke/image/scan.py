@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import tarfile
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
+from builder.errors import InvalidError
 from builder.smoke.elf.dynamic import Dynamic, read_dynamic
 from builder.smoke.elf.fatbin import inventory
 from builder.smoke.elf.object import AARCH64, Read, machine_of, reader, sections
 from builder.smoke.image.layerstream import LayerStream
 from builder.smoke.image.secrets import find_secrets, suspicious_name
-from builder.smoke.image.textscan import pieces
+from builder.smoke.image.textscan import Limit, is_packed, pieces
 
 _IN_MEMORY = 4 << 20
+_UNPACKS = threading.Lock()
+_RATIO = 4
+"""Bytes that compressed files may unpack to for each of theirs, besides those that every layer may unpack."""
 _HEAD = 128
 """bytes: the kernel reads as many of a script's first line."""
 
@@ -48,6 +54,7 @@ class MemberScanner:
         self.options = options
         self.folder = folder
         self._scratch: BinaryIO | None = None
+        self.limit = Limit()
         self.script = b""
         """The first line of the file that was scanned last, when it begins with `#!`; without that."""
 
@@ -77,8 +84,21 @@ class MemberScanner:
 
     def _search(self, path: str, head: bytes, read: Callable[[int], bytes]) -> None:
         found: dict[str, None] = {}
-        for piece in pieces(head, read, binary=suspicious_name(path)):
-            found |= dict.fromkeys(find_secrets(path, piece))
+
+        def compressed(size: int) -> bytes:
+            data = read(size)
+            self.limit.left += _RATIO * len(data)
+            return data
+
+        packed = is_packed(head)
+        # Files inside each other need up to 64 MiB each.
+        with _UNPACKS if packed else contextlib.nullcontext():
+            for piece in pieces(head, compressed if packed else read, self.limit, binary=suspicious_name(path)):
+                found |= dict.fromkeys(find_secrets(path, piece))
+        if self.limit.left <= 0:
+            raise InvalidError(
+                "the compressed files of a layer unpack to too many bytes", id="layer-too-large", where=path
+            )
         self.secrets += [(path, what) for what in found]
 
     def close(self) -> None:

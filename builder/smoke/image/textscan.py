@@ -10,7 +10,9 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, BinaryIO
 
 PIECE = 2 << 20
 _OVERLAP = 4096
@@ -29,21 +31,34 @@ _COMPRESSED: tuple[tuple[bytes, Callable[[], Any]], ...] = (
 )
 
 
+def is_packed(head: bytes) -> bool:
+    """Whether a file that begins so is compressed, or a zip."""
+    return head.startswith((_ZIP, *(magic for magic, _ in _COMPRESSED)))
+
+
+@dataclass
+class Limit:
+    """Bytes that compressed files may still unpack to, with those inside each other, and that they unpacked to."""
+
+    left: int = 256 << 20
+    used: int = 0
+
+
 def pieces(
-    head: bytes, read: Callable[[int], bytes], *, binary: bool = False, depth: int = _MOST_NESTED
+    head: bytes, read: Callable[[int], bytes], limit: Limit, *, binary: bool = False, depth: int = _MOST_NESTED
 ) -> Iterator[bytes]:
     """The content of a file in overlapping pieces of 2 MiB; nothing for a binary file, unless `binary`.
 
-    head: the first bytes; read: gives the next bytes, at most as many as asked for. depth: how many files inside each
-    other are unpacked.
+    head: the first bytes; read: gives the next bytes, at most as many as asked for. limit: what is unpacked counts.
+    depth: how many files inside each other are unpacked.
     """
     unpacker = next((make for magic, make in _COMPRESSED if head.startswith(magic)), None) if depth else None
     skip = _utf16(head)
     if unpacker is not None:
-        inside = _Joined(_unpacked(unpacker(), head, read)).read
-        yield from pieces(inside(_HEAD), inside, binary=True, depth=depth - 1)
+        inside = _Joined(_unpacked(unpacker(), head, read, limit)).read
+        yield from pieces(inside(_HEAD), inside, limit, binary=True, depth=depth - 1)
     elif depth and head.startswith(_ZIP):
-        yield from _zipped(_Joined(_whole(head, read)).read(_MOST_UNPACKED), depth)
+        yield from _zipped(_Joined(_whole(head, read)).read(_MOST_UNPACKED), limit, depth)
     elif skip is not None:
         yield from (piece[skip::2] for piece in _overlapping(_whole(head, read)))
     elif binary or b"\0" not in head[:64]:
@@ -66,7 +81,7 @@ def _whole(head: bytes, read: Callable[[int], bytes]) -> Iterator[bytes]:
         head = read(PIECE - _OVERLAP)
 
 
-def _zipped(data: bytes, depth: int) -> Iterator[bytes]:
+def _zipped(data: bytes, limit: Limit, depth: int) -> Iterator[bytes]:
     """A zip as it is, for names and files that are not compressed, and what its members unpack to.
 
     The members are found by their own headers: the table at the end may be missing, or list others.
@@ -83,8 +98,9 @@ def _zipped(data: bytes, depth: int) -> Iterator[bytes]:
             file = io.BytesIO(data)
             file.seek(place)
             unpacker = zlib.decompressobj(wbits=-15)
-            inside = _Joined(_unpacked(unpacker, b"", lambda _, file=file: file.read(_STEP), left))  # type: ignore[misc]
-            yield from pieces(inside.read(_HEAD), inside.read, binary=True, depth=depth - 1)
+            read = partial(_step, file)
+            inside = _Joined(_unpacked(unpacker, b"", read, limit, left))
+            yield from pieces(inside.read(_HEAD), inside.read, limit, binary=True, depth=depth - 1)
             left -= inside.total
             place = max(place, file.tell() - len(unpacker.unused_data))
 
@@ -107,16 +123,24 @@ class _Joined:
         return whole[:size]
 
 
-def _unpacked(unpacker: Any, head: bytes, read: Callable[[int], bytes], most: int = _MOST_UNPACKED) -> Iterator[bytes]:
+def _step(file: BinaryIO, _: int) -> bytes:
+    return file.read(_STEP)
+
+
+def _unpacked(
+    unpacker: Any, head: bytes, read: Callable[[int], bytes], limit: Limit, most: int = _MOST_UNPACKED
+) -> Iterator[bytes]:
     """What a file unpacks to, at most `most` bytes; until its damage, if it is damaged."""
     data, total = head, 0
     try:
-        while total < most and not unpacker.eof:
+        while total < most and limit.left > 0 and not unpacker.eof:
             if not data and getattr(unpacker, "needs_input", True) and not (data := read(PIECE - _OVERLAP)):
                 return
             made = unpacker.decompress(data, PIECE - _OVERLAP)
             data = getattr(unpacker, "unconsumed_tail", b"")
             total += len(made)
+            limit.left -= len(made)
+            limit.used += len(made)
             yield made
     except (zlib.error, OSError, EOFError, lzma.LZMAError, ValueError):
         return

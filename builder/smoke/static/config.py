@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -198,7 +199,7 @@ def starts(context: Context) -> str:
 
 def _candidates(image: OpenedImage, word: str) -> list[str]:
     if "/" in word:
-        return [word]
+        return [posixpath.join("/", image.settings.get("WorkingDir") or "", word)]
     return [f"{folder.rstrip('/')}/{word}" for folder in image.env.get("PATH", "").split(":") if folder]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from builder.smoke.check import CheckFailed, check_kind
@@ -48,6 +49,9 @@ def no_secrets(context: Context, *, allowed: Sequence[str] = ()) -> str:
         bad += [f"{what} in the history" for what in find_in_text(text)]
     for key in ("Entrypoint", "Cmd", "Healthcheck"):
         bad += [f"{what} in {key}" for what in find_in_text(str(image.settings.get(key) or ""))]
+    # Such as docker's container_config, and annotations of a layer.
+    whole = json.dumps([image.manifest, image.config], ensure_ascii=False).encode("utf-8", "replace")
+    bad += [] if bad else [f"{what} in the manifest or configuration" for what in find_shapes(whole)]
     if bad:
         raise CheckFailed(first_few(list(dict.fromkeys(bad))))
     return "none"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from builder.smoke.image.scan import read_object
 from builder.smoke.image.secrets import find_secrets
-from builder.smoke.image.textscan import pieces
+from builder.smoke.image.textscan import Limit, pieces
 from tests.support.fuzz import times
 from tests.support.hostile import limit
 from tests.support.images import SM_121, elf, fatbin
@@ -31,7 +31,7 @@ def zipped() -> bytes:
 
 def search(data: bytes) -> None:
     file = io.BytesIO(data)
-    for piece in pieces(file.read(128), file.read):
+    for piece in pieces(file.read(128), file.read, Limit()):
         list(find_secrets("a", piece))
 
 

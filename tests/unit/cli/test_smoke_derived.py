@@ -189,6 +189,21 @@ def test_a_name_in_the_history_does_not_hide_a_changed_file(cli: Cli, names: lis
     assert statuses(found)["nothing-covered"] == status, found
 
 
+@pytest.mark.parametrize("place", ["container_config", "annotations"])
+def test_a_token_in_any_member_is_found(cli: Cli, place: str) -> None:
+    image = layout(cli.folder / "image", [SHIPPED])
+
+    def hide(manifest: Any, config: Any, put: Any) -> None:
+        if place == "annotations":
+            manifest["layers"][0]["annotations"] = {"note": TOKEN.decode()}
+        else:
+            config["container_config"] = {"Env": [f"A={TOKEN.decode()}"]}
+
+    changed(image, hide)
+    done = cli("test", f"oci:{image}", "--only", "image-no-secrets", "--json")
+    assert statuses(done) == {"image-no-secrets": "fail"}
+
+
 def test_layers_that_cannot_be_compared_with_the_plan_are_not_passed(cli: Cli, built: Path) -> None:
     changed(built, other_layer)
     shutil.rmtree(cli.folder / "store")

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import struct
+import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
+from builder.errors import InvalidError
 from builder.smoke.static.run import run_static
+from tests.support import images
+from tests.support.errors import fails
 from tests.support.images import Member, elf, layout, link, tar
 from tests.support.limits import ends
 
@@ -115,3 +122,37 @@ def test_preloaded_libraries_are_looked_up_in_time(tmp_path: Path) -> None:
     files["opt/x-packages/vllm/_C.so"] = elf(needed=[f"l{each}.so" for each in range(30)])
     image = layout(tmp_path, [files], Env=["LD_PRELOAD=" + "a/l " * 900_000])
     ends(lambda: run_static(image, None, []))
+
+
+def _zip(*files: bytes) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number, data in enumerate(files):
+            archive.writestr(str(number), data)
+    return made.getvalue()
+
+
+def test_files_inside_each_other_have_one_limit(tmp_path: Path) -> None:
+    """36 kB: a zip of 900 zips of 64 MiB."""
+    image = layout(tmp_path, [{"opt/a.zip": _zip(*[_zip(b"a" * (64 << 20))] * 900)}])
+
+    def work() -> None:
+        with fails(InvalidError, "layer-too-large"):
+            run_static(image, None, [])
+
+    ends(work, MEMORY)
+
+
+def test_the_window_of_a_layer_is_that_of_container_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of the layers that are read at once needs its window in memory."""
+
+    def pack(data: bytes, how: str) -> bytes:
+        parameters = zstandard.ZstdCompressionParameters(window_log=window)
+        made = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+        return made.compress(data) + made.flush()
+
+    monkeypatch.setattr(images, "pack", pack)
+    for window in (25, 27):
+        image = layout(tmp_path / str(window), [{"opt/a": bytes(1 << 20)}])
+        with fails(InvalidError, "layer-unreadable") if window == 27 else contextlib.nullcontext():
+            assert run_static(image, None, []).results

@@ -347,6 +347,12 @@ SETTINGS_OF_STRANGERS: dict[str, tuple[list[Files], dict[str, Any], str, str]] =
         "preloads",
         "/tmp/x/lib, where everyone may write",
     ),
+    "a program in the working directory": (
+        [{**ROOT, "srv/usr/bin/env": b""}],
+        {"Env": ["PATH=/usr/bin"], "Entrypoint": ["usr/bin/env"], "WorkingDir": "/srv"},
+        "starts",
+        "usr/bin/env is not in the image",
+    ),
     "a label without its vLLM": (
         [ROOT],
         {"Env": ["PATH=/usr/bin"], "Labels": {VLLM_LABEL: "0.20.0"}},
