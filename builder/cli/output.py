@@ -26,12 +26,14 @@ def print_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> No
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         table.add_column(column.upper().replace("_", " "), overflow="fold")
     for row in rows:
-        table.add_row(*(_cell(row[column]) for column in columns))
+        # As Text: square brackets in a plain string are rich's markup.
+        table.add_row(*(Text(printable(_cell(row[column]))) for column in columns))
     console = Console()
     if not console.is_terminal:
         console.width = 200

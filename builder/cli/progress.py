@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from builder.cli.output import say, size
 from builder.events import Event, now
+from builder.text import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -82,7 +83,7 @@ class Progress:
             for layer, event in self._last.items():
                 seconds = now() - self._since[layer]
                 shown = "" if event.state in ("done", "cached") else f"{seconds:.0f} s"
-                table.add_row(layer, Text(describe(event), no_wrap=True, overflow="ellipsis"), shown)
+                table.add_row(layer, Text(printable(describe(event)), no_wrap=True, overflow="ellipsis"), shown)
         return table
 
 
