@@ -9,9 +9,14 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.engine.process import output
+from builder.regular import read_regular
+
 _FOLDERS = ("recipes", "dockerfiles")
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SECONDS = 60
+_LARGEST = 64 << 20
+"""Bytes of a file of a project: larger ones are in none; and of git's list of files."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,10 @@ def _files(folder: Path, sha256: bool) -> dict[str, str]:
         if path.is_symlink():
             data = os.fsencode(path.readlink())
         elif path.is_file():
-            data = path.read_bytes()
+            try:
+                data = read_regular(path, _LARGEST)
+            except OSError:
+                return {}
         elif path.is_dir():
             continue
         else:
@@ -68,7 +76,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
     }
     command = ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(command, env=clean, capture_output=True, text=True, check=False, timeout=_SECONDS)
-    except (OSError, ValueError, subprocess.TimeoutExpired):
+        done = output(command, env=clean, timeout=_SECONDS, limit=_LARGEST)
+        return done.out.decode() if done.status == 0 else None
+    except (OSError, ValueError, subprocess.SubprocessError):
         return None
-    return done.stdout if done.returncode == 0 else None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from builder.verify.revision import revision_of
+from tests.support.limits import ends
 from tests.support.project import Sample
 
 
@@ -39,6 +41,17 @@ def test_a_commit_and_whether_the_files_are_its_own(project: Path) -> None:
     changed.write_text(before)
     (project / "recipes" / "new.yaml").write_text("x")
     assert (again := revision_of(project)) is not None and not again.clean
+
+
+def test_a_file_of_gigabytes_is_not_read_into_memory(project: Path) -> None:
+    large = project / "recipes" / "large"
+    large.touch()
+    os.truncate(large, 1 << 40)
+
+    def work() -> None:
+        assert (found := revision_of(project)) is not None and not found.clean
+
+    ends(work, memory=300 << 20)
 
 
 def test_a_folder_without_git(tmp_path: Path) -> None:
