@@ -136,8 +136,7 @@ def test_resolving_a_base_from_a_hostile_registry(tmp_path: Path) -> None:
             assert pinned.get("index") in (None, digest_of(served["1"]))
             image = plain_values(served[pinned["manifest"]], "json")
             values = plain_values(served[image["config"]["digest"]], "json")
-            assert (values["os"], values["architecture"]) == ("linux", "arm64")
-            assert values.get("variant") in (None, "", "v8")
+            check_is_arm64(values)
     assert set(codes) == {0, 4, 6}
     assert min(codes.values()) > 12 * TIMES, codes
 
@@ -150,9 +149,14 @@ def check_index(found: Any, values: Any) -> None:
         return
     assert is_digest(chosen)
     (row, *_) = [row for row in values["manifests"] if row["digest"] == chosen]
-    platform = row["platform"]
-    assert (platform["os"], platform["architecture"]) == ("linux", "arm64")
-    assert platform.get("variant", "") in ("", "v8")
+    check_is_arm64(row["platform"])
+
+
+def check_is_arm64(values: Any) -> None:
+    """As containerd reads a platform: in any case, and linux without a name of the operating system."""
+    assert (values.get("os") or "linux").lower() == "linux"
+    assert values["architecture"].lower() in ("arm64", "aarch64")
+    assert (values.get("variant") or "").lower() in ("", "8", "v8")
 
 
 def check_descriptor(descriptor: Any) -> None:
@@ -175,8 +179,7 @@ def test_hostile_configs_under_their_own_digest(make_plan: MakePlan) -> None:
             continue
         accepted += 1
         values = plain_values(data, "json")
-        assert (values["os"], values["architecture"]) == ("linux", "arm64")
-        assert values.get("variant") in (None, "", "v8")
+        check_is_arm64(values)
         assert base.config == values
         made = json.loads(image.config)
         assert made["rootfs"]["diff_ids"][:2] == values["rootfs"]["diff_ids"]
