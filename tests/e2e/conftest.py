@@ -37,8 +37,6 @@ from tests.e2e.machines import Machine, without_emulation
 from tests.support.cache import INPUTS, TESTS_CACHE, seed_inputs
 from tests.support.project import ROOT
 
-nightly = pytest.mark.skipif("BUILDER_NIGHTLY" not in os.environ, reason="takes long: in the nightly job")
-
 
 @pytest.fixture(scope="session", autouse=True)
 def _needs() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,10 @@ from builder.smoke.cpu.runc import RuncRunner
 from builder.smoke.cpu.runner import Command, run
 from builder.smoke.plan_checks import checks_of
 from tests.e2e.building import WHAT, Build, builder
+from tests.support.nightly import NIGHTLY
 
 STRANGER = "54321:54321"
 INSIDE = Path(__file__).with_name("inside.py").read_text()
-NIGHTLY = "BUILDER_NIGHTLY" in os.environ
 SLOW_CHECKS = {"serve-command", "starts-without-gpu", *(() if NIGHTLY else ("vllm-import",))}
 """Each loads vLLM or all of its server, many minutes where arm64 code is emulated: these run on the arm64 runners."""
 

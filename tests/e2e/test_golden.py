@@ -6,13 +6,13 @@ Each run compares one image. With BUILDER_NIGHTLY set, every hermetic recipe is 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.building import Build, builder, fresh_store
+from tests.support.nightly import nightly
 from tests.support.project import ROOT
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
@@ -35,7 +35,7 @@ def test_the_first_image_has_its_golden_digest(first: Build) -> None:
     assert first.digest == golden["image"]
 
 
-@pytest.mark.skipif("BUILDER_NIGHTLY" not in os.environ, reason="builds 25 layers: in the nightly job")
+@nightly
 def test_every_hermetic_recipe_has_its_golden_digest(inputs: Path, folder: Path) -> None:
     store = fresh_store(inputs, folder / "golden")
     functions = f"nccl.functions={HERMETIC['nccl_functions']}"

@@ -19,8 +19,8 @@ from builder.project import Project
 from builder.smoke.cpu.runc import RuncRunner
 from builder.smoke.cpu.runner import Command, run
 from tests.e2e.building import SMALL, WHAT, Build, Builds, builder
-from tests.e2e.conftest import nightly
-from tests.e2e.emulated import NIGHTLY, STRANGER, inside_docker, inside_sandbox
+from tests.e2e.emulated import STRANGER, inside_docker, inside_sandbox
+from tests.support.nightly import NIGHTLY, nightly
 
 pytestmark = [pytest.mark.engine, pytest.mark.registry, pytest.mark.qemu, pytest.mark.slow]
 

@@ -18,7 +18,7 @@ import pytest
 from builder.engine.interface import host_architecture
 from builder.plan.resolve import resolve
 from builder.project import Project
-from tests.e2e.conftest import nightly
+from tests.support.nightly import nightly
 
 pytestmark = [pytest.mark.qemu, pytest.mark.slow, nightly]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ import pytest
 import zstandard
 
 from tests.e2e.building import SMALL, Builds, builder
+from tests.support.nightly import NIGHTLY
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
@@ -37,7 +37,7 @@ class Pair:
     files: int
 
 
-@pytest.fixture(scope="module", params=["small", *(["nemotron-omni"] if "BUILDER_NIGHTLY" in os.environ else [])])
+@pytest.fixture(scope="module", params=["small", *(["nemotron-omni"] if NIGHTLY else [])])
 def pair(
     request: pytest.FixtureRequest, builds: Builds, context: Path, inputs: Path, folder: Path, small: dict[str, str]
 ) -> Pair:

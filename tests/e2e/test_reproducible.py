@@ -11,9 +11,8 @@ import pytest
 import zstandard
 
 from tests.e2e.building import WHAT, Build, Builds, build_on, builder, fresh_store
-from tests.e2e.conftest import nightly
-from tests.e2e.emulated import NIGHTLY
 from tests.e2e.machines import Machine, without_emulation
+from tests.support.nightly import NIGHTLY, nightly
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 

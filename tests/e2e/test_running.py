@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.building import Build
-from tests.e2e.conftest import nightly
 from tests.e2e.emulated import Emulated
+from tests.support.nightly import nightly
 
 pytestmark = [pytest.mark.engine, pytest.mark.qemu, pytest.mark.slow]
 

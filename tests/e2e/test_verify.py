@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.building import SMALL, Builds, builder, fresh_store
-from tests.e2e.conftest import nightly
+from tests.support.nightly import nightly
 
 pytestmark = [pytest.mark.engine, pytest.mark.registry, pytest.mark.slow]
 

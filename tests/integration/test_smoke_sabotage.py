@@ -7,12 +7,17 @@ that fails.
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from builder.smoke.elf.dynamic import read_dynamic
 from builder.smoke.elf.object import AARCH64, machine_of, reader
+from builder.smoke.image import index
+from builder.smoke.image.index import LayerIndex
+from builder.smoke.image.opened import LayerBlob
+from builder.smoke.image.scan import ScanOptions
 from builder.smoke.static.run import check_image
 from tests.integration.sabotage import Broken, Case, Whole
 from tests.integration.sabotage_cases import CASES, WHEELS
@@ -24,6 +29,24 @@ from tests.integration.sabotage_unplanned import UNPLANNED
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     return Whole.of(*build(tmp_path_factory.mktemp("sabotage")))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _layers_are_read_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A layer that a case does not change is read by the product once, and its index is used again."""
+    folder = tmp_path_factory.mktemp("kept")
+    real = index._index
+    known: dict[tuple[object, ...], LayerIndex] = {}
+
+    def read(blob: LayerBlob, number: int, wanted: str, _: Path, options: ScanOptions) -> LayerIndex:
+        key = (blob, number, wanted, options)
+        if key not in known:
+            known[key] = real(blob, number, wanted, folder, options)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index, "_index", read)
+        yield
 
 
 def test_the_healthy_image_passes_everything(whole: Whole) -> None:

@@ -28,6 +28,7 @@ from builder.project import Project
 from builder.smoke.cpu.serving import PROGRAM
 from builder.smoke.plan_checks import checks_of
 from tests.support.cache import TESTS_CACHE
+from tests.support.nightly import nightly_but
 
 pytestmark = [pytest.mark.slow]
 
@@ -121,7 +122,7 @@ BROKEN = {
 }
 
 
-@pytest.fixture(scope="module", params=BASES)
+@pytest.fixture(scope="module", params=nightly_but(BASES, "hermetic-0.20"))
 def base(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from builder.bench import measure
+from builder.bench import measure, stream
 from builder.bench.measure import Server
 from builder.errors import NetworkError
 from builder.smoke.check import CheckFailed
 from builder.smoke.gpu.client import Client
+from tests.support.nightly import NIGHTLY
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n"
 EVENT = b'data: {"choices": [{"delta": {"content": "x"}}]}\n'
@@ -53,7 +54,9 @@ def serving(head: bytes, more: bytes = b"", pause: float = 0.0) -> Iterator[str]
 
 
 @pytest.mark.parametrize(("head", "more"), ENDLESS.values(), ids=ENDLESS)
-def test_an_answer_without_end_is_an_error(head: bytes, more: bytes) -> None:
+def test_an_answer_without_end_is_an_error(head: bytes, more: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not NIGHTLY:
+        monkeypatch.setattr(stream, "_MOST", 8 << 20)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with serving(head, more) as url:
         with pytest.raises(NetworkError):

@@ -25,10 +25,12 @@ from builder.smoke.cpu.logs import DECLARES, JUDGES, declarations
 from builder.smoke.cpu.run import execution_of
 from tests.support.cache import SDISTS
 from tests.support.errors import fails
+from tests.support.nightly import nightly_but
 from tests.support.shipped import LAYERS
 
 PROJECT = Project()
 FOLDER = Path(__file__).resolve().parents[3] / "dockerfiles/layers"
+FP8_VERSIONS = ("0.18.1", "0.19.0", "0.20.0", "0.23.0", "0.27.1", "0.31.0", "0.33.0")
 W8A8 = "vllm/model_executor/layers/quantization/utils/w8a8_utils.py"
 
 
@@ -212,7 +214,7 @@ def member(version: str, path: str) -> str:
 
 
 @pytest.mark.network
-@pytest.mark.parametrize("version", ["0.18.1", "0.19.0", "0.20.0", "0.23.0", "0.27.1", "0.31.0", "0.33.0"])
+@pytest.mark.parametrize("version", nightly_but(FP8_VERSIONS, "0.20.0", "0.33.0"))
 def test_the_fp8_patch_fits_the_real_file(version: str) -> None:
     text = load("cutlass-fp8").patched(member(version, W8A8))
     assert answers(text) == {"cutlass_fp8_supported": False, "cutlass_block_fp8_supported": False}

@@ -69,6 +69,12 @@ def pairs(shipped: Project) -> list[tuple[str, str]]:
     return found
 
 
+@pytest.fixture(scope="module")
+def before(shipped: Project, pairs: list[tuple[str, str]]) -> Layers:
+    """The layers without a change."""
+    return planned(shipped, pairs)
+
+
 def differing(before: Layers, after: Layers) -> set[tuple[str, str, str]]:
     assert before.keys() == after.keys()
     return {key for key in before if before[key].key != after[key].key}
@@ -87,7 +93,9 @@ def differing(before: Layers, after: Layers) -> set[tuple[str, str, str]]:
         ("sources", "2.30.3-1"),
     ],
 )
-def test_one_entry_of_the_lock(shipped: Project, pairs: list[tuple[str, str]], section: str, wanted: str) -> None:
+def test_one_entry_of_the_lock(
+    shipped: Project, pairs: list[tuple[str, str]], before: Layers, section: str, wanted: str
+) -> None:
     old = shipped.section(section)
     field = {"debs": "packages", "wheels": "wheels", "sources": "sources"}[old.kind]
     entries = [
@@ -96,7 +104,7 @@ def test_one_entry_of_the_lock(shipped: Project, pairs: list[tuple[str, str]], s
     ]
     assert [entry.sha256 for entry in entries].count(NEW) == 1
     new = old.model_copy(update={field: tuple(entries)})
-    before, after = (planned(project, pairs) for project in (shipped, Changed(shipped, new)))
+    after = planned(Changed(shipped, new), pairs)
     holding = {key for key, layer in after.items() if any(item.sha256 == NEW for item in layer.inputs)}
     if any(key[2].startswith("toolchain-") for key in holding):
         holding |= {key for key, layer in after.items() if layer.toolchain}
@@ -104,11 +112,11 @@ def test_one_entry_of_the_lock(shipped: Project, pairs: list[tuple[str, str]], s
     assert differing(before, after) == holding
 
 
-def test_the_digest_of_a_base(shipped: Project, pairs: list[tuple[str, str]]) -> None:
+def test_the_digest_of_a_base(shipped: Project, pairs: list[tuple[str, str]], before: Layers) -> None:
     name = "vllm-openai-0.20"
     old = shipped.base(name)
     assert old.pin is not None
     new = old.model_copy(update={"pin": old.pin.model_copy(update={"manifest": f"sha256:{NEW}"})})
     changed = Changed(shipped, new)
-    before, after = planned(shipped, pairs), planned(changed, pairs)
+    after = planned(changed, pairs)
     assert differing(before, after) == {key for key, layer in before.items() if key[1] == name and layer.reads_base}

@@ -61,13 +61,13 @@ def _overlapping_names() -> Layers:
 
 
 def _missing_libraries() -> Layers:
-    names = b"\0" + b"".join(b"%07x\0" % number for number in range(250_000))
+    names = b"\0" + b"".join(b"%07x\0" % number for number in range(125_000))
     files = {
         f"usr/lib/l{number}.so": _needs([1 + 8 * (number * 4000 + each) for each in range(4000)], names)
-        for number in range(60)
+        for number in range(30)
     }
-    files |= {f"usr/lib/l{number}.so": elf() for number in range(60, 3000)}
-    return [{**files, "opt/x-packages/vllm/_C.so": elf(needed=[f"l{number}.so" for number in range(3000)])}]
+    files |= {f"usr/lib/l{number}.so": elf() for number in range(30, 1500)}
+    return [{**files, "opt/x-packages/vllm/_C.so": elf(needed=[f"l{number}.so" for number in range(1500)])}]
 
 
 def _patterns() -> Layers:
@@ -85,7 +85,7 @@ def _linked() -> Layers:
 
 IMAGES: dict[str, Callable[[], Layers]] = {
     "empty files that are copied": lambda: [
-        {f"opt/x-packages/d{number}-1.dist-info/METADATA": b"" for number in range(30_000)}
+        {f"opt/x-packages/d{number}-1.dist-info/METADATA": b"" for number in range(12_000)}
     ],
     "needed versions": lambda: [{"opt/a.so": _versions(60_000)}],
     "overlapping names": _overlapping_names,
