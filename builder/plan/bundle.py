@@ -18,11 +18,11 @@ from builder.jsontext import first_problem, parse_json
 from builder.model.canonical import canonical
 from builder.model.plan import Plan, PlannedLayer
 from builder.model.reference import Reference
-from builder.model.spec import Spec
 from builder.oci.format import MEDIA_TYPES
 from builder.plan.keys import toolchain_digest, with_key, with_toolchain_key
 from builder.plan.locked import one_per_file
 from builder.plan.resolve import ARCHITECTURES, MAX_LAYERS, PLATFORM
+from builder.plan.spec import Spec
 from builder.plan.stages import check_stages
 
 MEDIA_TYPE = "application/vnd.builder.bundle.v1+json"
