@@ -1,4 +1,4 @@
-"""One recipe, one digest: whatever the engine, the machine, the user and the day."""
+"""One recipe, one digest: whatever the engine, the machine, the user and the day; and whoever rebuilds it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from tests.e2e.building import WHAT, Build, Builds, build_on, builder, fresh_store
+from tests.e2e.building import SMALL, WHAT, Build, Builds, build_on, builder, fresh_store
 from tests.e2e.machines import Machine, without_emulation
 from tests.support.nightly import NIGHTLY, nightly
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow]
+pytestmark = [pytest.mark.engine, pytest.mark.registry, pytest.mark.slow]
 
 LARGE = 200_000_000
 
@@ -36,6 +36,23 @@ def test_a_second_build_needs_no_engine_and_no_network(first: Build, tmp_path: P
     again = builder("build", *WHAT, "--offline", store=first.store, env={"PATH": str(tmp_path)})
     assert (again.returncode, again.stdout.strip()) == (0, first.digest), again.stderr
     assert " built " not in again.stderr
+
+
+@pytest.mark.parametrize("engine", ["buildah", pytest.param("docker", marks=nightly)])
+def test_a_stranger_rebuilds_the_image(
+    builds: Builds, small: dict[str, str], registry: str, inputs: Path, folder: Path, engine: str
+) -> None:
+    target = f"{registry}/team/verified:{engine}"
+    done = builder("push", target, *SMALL, store=builds.by_buildah.store, env=small)
+    assert done.returncode == 0, done.stderr
+    empty = folder / f"stranger-{engine}"
+    empty.mkdir()
+    words = ("verify", target, "--trust-plan", "--engine", engine, "--offline", "--json")
+    done = builder(*words, store=fresh_store(inputs, empty / "store"), env={"BUILDER_PROJECT": str(empty)})
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["image"], report["verdict"]) == (builds.by_buildah.digest, "identical")
+    assert {"hello", "config", "manifest"} <= {part["part"] for part in report["parts"]}
 
 
 def test_memory_stays_bounded(builds: Builds) -> None:
