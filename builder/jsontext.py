@@ -17,8 +17,8 @@ _MOST_VALUES = 20_000
 """Each value that is not as a model wants it is an error of a kilobyte."""
 
 
-def parse_json(text: str | bytes) -> Any:
-    """JSON text to plain values. Raises ValueError (JSONDecodeError with a line where it is malformed).
+def parse_json(text: str | bytes, most: int = _MOST_VALUES) -> Any:
+    """JSON text to plain values, at most so many. Raises ValueError (JSONDecodeError with a line if it is malformed).
 
     A duplicate key in one object is refused, because parsers differ in the value that they keep; so are NaN and
     Infinity, which are not JSON, values that are nested too deeply, and more text or values than any program writes.
@@ -29,7 +29,7 @@ def parse_json(text: str | bytes) -> Any:
         value = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    _check_count(value)
+    _check_count(value, most)
     return value
 
 
@@ -54,14 +54,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _check_count(value: Any) -> None:
-    pending, left = [value], _MOST_VALUES
+def _check_count(value: Any, most: int) -> None:
+    pending, left = [value], most
     while pending:
         inside = pending.pop()
         items = inside.values() if isinstance(inside, dict) else inside if isinstance(inside, list) else ()
         left -= len(items)
         if left < 0:
-            raise ValueError(f"more than {_MOST_VALUES} values")
+            raise ValueError(f"more than {most} values")
         pending += items
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from builder.digest import Digest, is_digest
@@ -12,7 +12,7 @@ from builder.model.plan import Plan
 from builder.model.reference import Reference
 from builder.oci.assemble import BaseImage, Image, config_of
 from builder.oci.manifest import OCI_MANIFEST
-from builder.plan.bundle import LIMIT, MEDIA_TYPE, bundle_of, plan_of
+from builder.plan.bundle import LIMIT, MEDIA_TYPE, read_bundle, write_bundle
 from builder.registry.client import Registry
 from builder.registry.referrers import attach, attached, read_attached
 from builder.smoke.image.opened import OpenedImage
@@ -37,7 +37,7 @@ def attach_bundle(client: Registry, target: Reference, image: Image, plan: Plan,
     """Attach the bundle of a pushed image to it; returns the digest of the artifact. Raises NetworkError, PinError."""
     subject = {"mediaType": OCI_MANIFEST, "digest": image.digest, "size": len(image.manifest)}
     said = {_REVISION: revision.commit, _CLEAN: str(revision.clean).lower()} if revision is not None else {}
-    return attach(client, target, subject, bundle_of(plan), MEDIA_TYPE, said)
+    return attach(client, target, subject, write_bundle(plan), MEDIA_TYPE, said)
 
 
 def bundles_of(client: Registry, reference: Reference, image: Digest) -> Iterator[Bundle]:
@@ -65,7 +65,7 @@ def bundles_of(client: Registry, reference: Reference, image: Digest) -> Iterato
                 raise InvalidError(
                     f"it is about another image, {artifact.subject[:80]!a}", id="bundle-of-other-image", where=where
                 )
-            plan = plan_of(artifact.payload, where)
+            plan = read_bundle(artifact.payload, where)
         except (InvalidError, PinError) as error:
             problem = error
             continue
@@ -77,7 +77,17 @@ def bundles_of(client: Registry, reference: Reference, image: Digest) -> Iterato
         raise problem
 
 
-def fits(plan: Plan, image: OpenedImage, base: BaseImage | None) -> bool:
-    """Whether the plan makes the image's configuration, if its layers are those of the image."""
+def bundle_of(
+    client: Registry, reference: Reference, image: OpenedImage, base_of: Callable[[Plan], BaseImage | None]
+) -> Bundle:
+    """The bundle of an image: the first that makes its configuration, if its layers are those of the image; else the
+    first of all. base_of: reads the base of a plan. Raises as `bundles_of`."""
+    first: Bundle | None = None
     diff_ids = [Digest(text) for text in image.diff_ids if is_digest(text)]
-    return Digest.of(canonical(config_of(plan, diff_ids, base))) == image.config_digest
+    for bundle in bundles_of(client, reference, image.digest):
+        config = canonical(config_of(bundle.plan, diff_ids, base_of(bundle.plan)))
+        if Digest.of(config) == image.config_digest:
+            return bundle
+        first = first or bundle
+    assert first is not None
+    return first

@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 from builder.digest import Digest
 from builder.oci.assemble import Image
-from builder.smoke.image.layerstream import LayerStream
 from builder.smoke.image.opened import LayerBlob, OpenedImage
-from builder.store.records import LayerRecord
+from builder.verify.files import differing_files, read_layer
 
 Outcome = Literal["identical", "content identical", "differs", "not compared"]
 """content identical: the unpacked layer is the same, and its compressed blob is not."""
+_FILES = 20
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Compared:
     """A part of the image: a layer of ours by its id, `base layer N`, `config` or `manifest`.
 
     expected, got: digests of the blob; None when there is none. detail: in what it differs, or why it was not compared.
+    files: the first files of a layer that differ, one line each.
     """
 
     part: str
@@ -28,10 +29,11 @@ class Compared:
     expected: Digest | None = None
     got: Digest | None = None
     detail: str = ""
+    files: tuple[str, ...] = ()
 
 
 def compare_layers(
-    image: OpenedImage, base: Sequence[Digest], ours: Sequence[str], rebuilt: Mapping[str, LayerRecord]
+    image: OpenedImage, base: Sequence[Digest], ours: Sequence[str], rebuilt: Mapping[str, LayerBlob]
 ) -> Iterator[Compared]:
     """The layers, from the lowest. base: the digests of the pinned base's layers. ours: the ids of the plan's layers.
 
@@ -58,17 +60,21 @@ def compare_layers(
             yield Compared(f"layer {blob.digest.short}", "differs", blob.digest, None, "the plan has no such layer")
 
 
-def _layer(name: str, blob: LayerBlob, record: LayerRecord) -> Compared:
-    if blob.digest == record.digest:
-        return Compared(name, "identical", blob.digest, record.digest)
+def _layer(name: str, blob: LayerBlob, rebuilt: LayerBlob) -> Compared:
+    if blob.digest == rebuilt.digest:
+        return Compared(name, "identical", blob.digest, rebuilt.digest)
     # Read, and not taken from the configuration, which may say anything.
-    with LayerStream(blob.open(), blob.digest, blob.size) as stream:
-        stream.hash_unpacked()
-        stream.finish()
-        content = stream.diff_id
-    if content == record.diff_id:
-        return Compared(name, "content identical", blob.digest, record.digest, "the compressed blob differs")
-    return Compared(name, "differs", blob.digest, record.digest, "the unpacked content differs")
+    theirs = read_layer(blob)
+    if theirs.diff_id == rebuilt.diff_id:
+        return Compared(name, "content identical", blob.digest, rebuilt.digest, "the compressed blob differs")
+    ours = read_layer(rebuilt)
+    count = len(theirs.entries.keys() | ours.entries.keys())
+    files = list(differing_files(theirs, ours))
+    if files:
+        detail = f"{len(files)} of {count} files and folders differ"
+    else:
+        detail = "only modification times, the order of files or other fields of the archive differ"
+    return Compared(name, "differs", blob.digest, rebuilt.digest, detail, tuple(files[:_FILES]))
 
 
 def compare_image(image: OpenedImage, rebuilt: Image, layers: Sequence[Compared]) -> Iterator[Compared]:

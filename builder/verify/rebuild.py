@@ -17,6 +17,7 @@ from builder.model.plan import Plan, PlannedLayer
 from builder.oci.assemble import BaseImage, Image, assemble
 from builder.produce.build import Builder
 from builder.produce.survey import Needs, check_space, survey
+from builder.smoke.image.opened import LayerBlob
 from builder.store.records import LayerRecord
 from builder.store.removal import remove
 from builder.store.store import Store
@@ -26,7 +27,7 @@ from builder.store.store import Store
 class Rebuilt:
     """The layers that were rebuilt, by id; the whole image when all were; the base of the plan."""
 
-    records: Mapping[str, LayerRecord]
+    layers: Mapping[str, LayerBlob]
     image: Image | None
     base: BaseImage | None
 
@@ -68,7 +69,11 @@ def rebuild(
         )
         records = {layer.id: _record(fresh, layer) for layer in part.layers if layer.producer != "config"}
         whole = len(records) == sum(layer.producer != "config" for layer in plan.layers)
-        yield Rebuilt(records, assemble(plan, records, base) if whole else None, base)
+        blobs = {
+            name: LayerBlob(record.digest, record.size, fresh.blob(record.digest), diff_id=record.diff_id)
+            for name, record in records.items()
+        }
+        yield Rebuilt(blobs, assemble(plan, records, base) if whole else None, base)
     finally:
         remove(folder)
 

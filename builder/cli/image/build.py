@@ -96,7 +96,7 @@ def build(
         plans = [item.plan(project) for item in wanted]
     report_violations(project, plans, profile)
     if plan is not None:
-        plans = [given_plan(plan, trusted=trust_plan)]
+        plans = [given_plan(plan, store, trusted=trust_plan, offline=offline, source=request.mirror)]
     output_of = _Output(json=json_, several=all_ or len(plans) > 1)
     failed: dict[str, BuilderError] = {}
     if all_:

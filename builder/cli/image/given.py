@@ -9,29 +9,37 @@ import typer
 
 from builder.cli.output import say
 from builder.errors import UsageError
+from builder.mirror.basefetch import base_image
+from builder.mirror.source import MirrorSource
 from builder.model.plan import Plan
 from builder.model.reference import Reference
-from builder.plan.bundle import LIMIT, plan_of
+from builder.plan.bundle import LIMIT, read_bundle
 from builder.registry.client import Registry
 from builder.regular import read_regular
-from builder.verify.bundles import bundles_of
+from builder.smoke.image.remote import remote_image
+from builder.store.store import Store
+from builder.verify.bundles import bundle_of
 
 
-def given_plan(text: str, *, trusted: bool) -> Plan:
+def given_plan(text: str, store: Store, *, trusted: bool, offline: bool, source: MirrorSource | None) -> Plan:
     """The plan of `--plan FILE|REF`. A file is the user's own; the plan of an image is shown, and asked for.
+
+    store, offline, source: where the base of a plan is read.
 
     Raises BuilderError.
     """
     path = Path(text)
     if path.exists():
         try:
-            return plan_of(read_regular(path, LIMIT, follow=True), text)
+            return read_bundle(read_regular(path, LIMIT, follow=True), text)
         except OSError as error:
             raise UsageError(f"cannot be read: {error.strerror}", id="bundle-unreadable", where=text) from None
     reference = Reference.parse(text)
     client = Registry()
-    manifest, _ = client.platform_manifest(reference)
-    plan = next(bundles_of(client, reference, manifest.digest)).plan
+    image = remote_image(reference, client)
+    plan = bundle_of(
+        client, reference, image, lambda plan: base_image(plan, store, offline=offline, source=source)
+    ).plan
     ask_trust(plan, text, trusted=trusted)
     return plan
 

@@ -13,7 +13,7 @@ from builder.cli.output import counted, print_json, size
 from builder.cli.request import PLATFORM, PlanRequest
 from builder.errors import UsageError
 from builder.model.plan import Plan
-from builder.plan.bundle import bundle_of
+from builder.plan.bundle import write_bundle
 from builder.project import Project
 
 
@@ -32,7 +32,7 @@ def plan(
     planned = PlanRequest(recipe, base, tuple(set_ or ()), profile, platform).plan(Project())
     if bundle is not None:
         try:
-            write_file(bundle, bundle_of(planned))
+            write_file(bundle, write_bundle(planned))
         except OSError as error:
             what = f"cannot write the bundle: {error.strerror}"
             raise UsageError(what, id="bundle-not-writable", where=str(bundle)) from None

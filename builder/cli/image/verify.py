@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
@@ -35,7 +35,7 @@ from builder.registry.client import Registry
 from builder.smoke.image.opened import OpenedImage, open_image
 from builder.smoke.image.remote import remote_image
 from builder.store.store import Store
-from builder.verify.bundles import Bundle, bundles_of, fits
+from builder.verify.bundles import bundle_of
 from builder.verify.compare import Compared, compare_image, compare_layers
 from builder.verify.rebuild import needs_no_compiler, rebuild
 
@@ -112,7 +112,7 @@ def verify(
     ):
         below = [item.digest for item in rebuilt.base.manifest.layers] if rebuilt.base is not None else []
         ours = [item.id for item in subject.plan.layers if item.producer != "config"]
-        compared = list(compare_layers(subject.image, below, ours, rebuilt.records))
+        compared = list(compare_layers(subject.image, below, ours, rebuilt.layers))
         if rebuilt.image is not None:
             compared += compare_image(subject.image, rebuilt.image, compared)
     _conclude(subject, compared, json=json_)
@@ -135,25 +135,12 @@ def _subject(
     name = f"{where.registry}/{where.repository}@{image.digest}"
     if request is not None:
         return _Subject(name, image, request.plan(Project()), "this project")
-    bundle = _fitting(bundles_of(client, where, image.digest), image, store, offline=offline, source=source)
+    bundle = bundle_of(client, where, image, lambda plan: base_image(plan, store, offline=offline, source=source))
     origin = f"the attached bundle {bundle.digest}"
     if bundle.revision is not None:
         clean = "" if bundle.revision.clean else ", with changes"
         origin += f", of commit {bundle.revision.commit} as its publisher says{clean}"
     return _Subject(name, image, bundle.plan, origin)
-
-
-def _fitting(
-    bundles: Iterable[Bundle], image: OpenedImage, store: Store, *, offline: bool, source: MirrorSource | None
-) -> Bundle:
-    """The first bundle that makes the image's configuration; the first of all when none does."""
-    first: Bundle | None = None
-    for bundle in bundles:
-        if fits(bundle.plan, image, base_image(bundle.plan, store, offline=offline, source=source)):
-            return bundle
-        first = first or bundle
-    assert first is not None
-    return first
 
 
 def _chosen(plan: Plan, named: Sequence[str], *, quick: bool) -> list[str]:
@@ -190,6 +177,8 @@ def _conclude(subject: _Subject, compared: Sequence[Compared], *, json: bool) ->
     for item in compared:
         digest = item.expected[:19] if item.expected is not None else ""
         say(f"  {item.part:24} {item.outcome:17}  {digest}{f'  {item.detail}' if item.detail else ''}")
+        for line in item.files:
+            say(f"    {line}")
     say(f"compared {done} of {counted(len(compared), 'part')}")
     if not done:
         raise DiffersError("nothing was compared", id="verify-compared-nothing", where=subject.name)
