@@ -31,6 +31,8 @@ _VALUES = 100_000
 """Bytes and values of a bundle. That of the largest shipped recipe has 0.35 MB and 12,000."""
 
 _VERSION = 1
+_NAME = 255
+"""Bytes of a file's name."""
 
 
 @cache
@@ -118,7 +120,8 @@ def _image_problems(plan: Plan) -> Iterator[str]:
     expected = [(f"toolchain-{name}", "files") for name in ARCHITECTURES]
     if sorted((layer.id, layer.producer) for layer in plan.toolchains) != expected:
         yield f"its toolchains are not those for {' and '.join(ARCHITECTURES)}"
-    if len({layer.id for layer in plan.layers}) != len(plan.layers):
+    every = (*plan.layers, *plan.toolchains)
+    if len({layer.id for layer in every}) != len(every):
         yield "two layers have the same id"
     if (plan.base_image is None) != (plan.base_manifest is None):
         yield "its base has a name without a digest, or a digest without a name"
@@ -149,6 +152,11 @@ def _layer_problems(layer: PlannedLayer) -> Iterator[str]:
         yield f"the stages of layer {layer.id} are not the end of its Dockerfile"
     if wrong := next((path for path in layer.context if not path.startswith(f"layers/{layer.layer}/")), None):
         yield f"layer {layer.id} has the file {wrong} outside its folder"
+    folders = {path[:end] for path in layer.context for end, letter in enumerate(path) if letter == "/"}
+    if wrong := next((path for path in layer.context if path in folders), None):
+        yield f"layer {layer.id} has {wrong} as a file and as a folder"
+    if wrong := next((path for path in layer.context if max(map(len, path.encode().split(b"/"))) > _NAME), None):
+        yield f"layer {layer.id} has a file whose name is too long: {wrong[:100]}"
     if layer.spec is not None:
         yield from _spec_problems(layer, layer.spec)
 

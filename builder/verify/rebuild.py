@@ -54,16 +54,19 @@ def rebuild(
     folder = store.scratch()
     try:
         fresh = Store(folder / "store")
-        needs = survey(fresh, part)
-        inputs = {item.digest: item for layer in needs.layers for item in layer.inputs}
-        # Kept in the user's store, so that the next run does not download them again.
-        _fetch(store, list(inputs.values()), offline=offline, listener=listener, source=source)
+        inputs = {item.digest: item for layer in survey(fresh, part).layers for item in layer.inputs}
+        missing = {digest: item for digest, item in inputs.items() if not store.has(digest)}
         for item in inputs.values():
-            _link(store, fresh, item)
-        base = base_image(plan, fresh, offline=offline, source=source)
+            if item.digest not in missing:
+                _link(store, fresh, item)
         needs = survey(fresh, part)
         announce(needs)
         check_space(fresh, needs)
+        # Kept in the user's store, so that the next run does not download them again.
+        _fetch(store, list(missing.values()), offline=offline, listener=listener, source=source)
+        for item in missing.values():
+            _link(store, fresh, item)
+        base = base_image(plan, fresh, offline=offline, source=source)
         Builder(fresh, part, engine=engine, offline=offline, listener=listener, log=log, jobs=jobs, source=source).run(
             needs
         )

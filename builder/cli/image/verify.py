@@ -30,6 +30,7 @@ from builder.mirror.basefetch import base_image
 from builder.mirror.source import MirrorSource, mirror_source
 from builder.model.plan import Plan
 from builder.model.reference import Reference
+from builder.produce.survey import Needs
 from builder.project import Project
 from builder.registry.client import Registry
 from builder.smoke.image.opened import OpenedImage, open_image
@@ -105,7 +106,7 @@ def verify(
             offline=offline,
             listener=progress.on_event,
             log=progress.on_log,
-            announce=lambda needs: say(f"{size(needs.store + needs.temporary)} of disk at most, at {store.root}"),
+            announce=lambda needs: _announce(needs, store),
             jobs=jobs,
             source=source,
         ) as rebuilt,
@@ -161,6 +162,11 @@ def _say_claims(subject: _Subject, wanted: Sequence[str]) -> None:
     say(f"{subject.name}: rebuilds {len(wanted)} of {counted(total, 'layer')} from {subject.origin}")
     source = "the plan is this project's" if subject.origin == "this project" else "whose plan it is, is not checked"
     say(f"compares unpacked content, blobs, configuration and manifest; {source}; no signature is checked")
+
+
+def _announce(needs: Needs, store: Store) -> None:
+    disk = needs.download + needs.store + needs.temporary
+    say(f"{size(needs.download)} to download; needs up to {size(disk)} of disk at {store.root} meanwhile")
 
 
 def _conclude(subject: _Subject, compared: Sequence[Compared], *, json: bool) -> None:

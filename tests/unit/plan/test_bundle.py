@@ -150,3 +150,31 @@ def test_equal_plans_have_equal_bundles(make_plan: MakePlan) -> None:
     first: Plan = make_plan()
     assert write_bundle(first) == write_bundle(make_plan())
     assert write_bundle(first) != write_bundle(make_plan(sets={"compiled": {"version": "2.0"}}))
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        {"layers/compiled/a": "", "layers/compiled/a/b": ""},
+        {"layers/compiled/" + "a" * 256: ""},
+        {"layers/other/a": ""},
+        {"layers/compiled/../a": ""},
+        {"inputs/a": ""},
+    ],
+    ids=["file and folder", "long name", "other folder", "parent", "inputs"],
+)
+def test_files_of_a_layer_that_cannot_be_written(make_plan: MakePlan, context: dict[str, str]) -> None:
+    document = json.loads(write_bundle(make_plan()))
+    (layer,) = (layer for layer in document["plan"]["layers"] if layer["producer"] == "dockerfile")
+    layer["context"] = context
+    with fails(InvalidError, "bundle-invalid") as caught:
+        read_bundle(canonical(document), "here")
+    assert "has the key" not in caught.value.what
+
+
+def test_a_layer_with_the_name_of_a_toolchain(make_plan: MakePlan) -> None:
+    document = json.loads(write_bundle(make_plan()))
+    document["plan"]["layers"][0]["id"] = "toolchain-amd64"
+    with fails(InvalidError, "bundle-invalid") as caught:
+        read_bundle(canonical(document), "here")
+    assert "same id" in caught.value.what
