@@ -6,8 +6,9 @@ not need the artifact: it protects the blobs from garbage collection and describ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from builder.digest import Digest
 from builder.model.canonical import canonical, fingerprint
@@ -41,11 +42,15 @@ class Content:
 
 @dataclass(frozen=True)
 class Artifact:
-    """The inputs of one plan: the tag, the exact bytes of the manifest, and the files that it lists."""
+    """The inputs of one plan: the tag, the exact bytes of the manifest, and the files that it lists.
+
+    attached: whether it is about an image, and so found through this image and not by its tag.
+    """
 
     tag: str
     manifest: bytes
     contents: tuple[Content, ...]
+    attached: bool = False
 
     @property
     def digest(self) -> Digest:
@@ -81,8 +86,13 @@ def layer_contents(plan: Plan, layers: Iterable[Descriptor]) -> list[Content]:
     ]
 
 
-def make_artifact(plan: Plan, tag: str, contents: Sequence[Content]) -> Artifact:
-    """The artifact of a plan. The same inputs give the same bytes on any machine."""
+def make_artifact(
+    plan: Plan, tag: str, contents: Sequence[Content], subject: Mapping[str, Any] | None = None
+) -> Artifact:
+    """The artifact of a plan. The same inputs give the same bytes on any machine.
+
+    subject: the descriptor of the image that the artifact is attached to.
+    """
     unique = {item.digest: item for item in sorted(contents, key=_order, reverse=True)}
     listed = tuple(sorted(unique.values(), key=_order))
     manifest = {
@@ -104,8 +114,9 @@ def make_artifact(plan: Plan, tag: str, contents: Sequence[Content]) -> Artifact
             for item in listed
         ],
         "annotations": {"org.builder.recipe": plan.recipe, "org.builder.base": plan.base},
+        **({"subject": dict(subject)} if subject is not None else {}),
     }
-    return Artifact(tag, canonical(manifest), listed)
+    return Artifact(tag, canonical(manifest), listed, attached=subject is not None)
 
 
 def artifact_tag(plan: Plan, variant: Iterable[str] = ()) -> str:

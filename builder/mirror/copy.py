@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from threading import Event, Lock
+from typing import Any
 
 from builder.digest import Digest
 from builder.errors import BuilderError, Cancelled, EngineError, NetworkError, PinError
@@ -55,7 +56,10 @@ class MirrorReport:
 
 
 class Copier:
-    """One run over several plans. verify: also read the blobs that are there, and replace damaged ones."""
+    """One run over several plans. verify: also read the blobs that are there, and replace damaged ones.
+
+    subject: the descriptor of the image that the artifacts are attached to, in a repository.
+    """
 
     def __init__(
         self,
@@ -66,6 +70,7 @@ class Copier:
         source: MirrorSource | None,
         verify: bool,
         listener: Listener,
+        subject: Mapping[str, Any] | None = None,
     ) -> None:
         self.backend = backend
         self.store = store
@@ -74,6 +79,7 @@ class Copier:
         self.verify = verify
         self.report = MirrorReport()
         self._listener = listener
+        self._subject = subject
         self._lock = Lock()
         self._received: dict[str, int] = {}
         self._total = 0
@@ -118,7 +124,7 @@ class Copier:
                 contents += layers
                 origin = Reference.parse(base.reference)
                 self._origins |= {item.digest: self._origin(origin, item) for item in layers}
-        return make_artifact(plan, tag, contents)
+        return make_artifact(plan, tag, contents, self._subject)
 
     def _base(self, plan: Plan) -> BaseImage | None:
         """The base of a plan; one that is in the mirror already needs no upstream."""

@@ -84,14 +84,20 @@ class RegistryBackend:
         """Do nothing: a registry keeps its blobs; an upload may replace a damaged one."""
 
     def publish(self, artifact: Artifact) -> bool:
-        """Put the manifest under its tag, unless it is there."""
+        """Put the manifest under its tag, unless it is there; one that is about an image is attached to it."""
         target = Reference(self._repository.registry, self._repository.repository, artifact.tag)
-        with contextlib.suppress(PinError):
-            if self.client.manifest(target).digest == artifact.digest:
-                return False
+        if not artifact.attached:
+            with contextlib.suppress(PinError):
+                if self.client.manifest(target).digest == artifact.digest:
+                    return False
         if not self.client.has_blob(target, Digest.of(EMPTY)):
             self.client.upload(target, Digest.of(EMPTY), len(EMPTY), lambda: iter((EMPTY,)))
-        self.client.put_manifest(target, artifact.manifest, OCI_MANIFEST)
+        if artifact.attached:
+            from builder.registry.referrers import attach_manifest
+
+            attach_manifest(self.client, target, artifact.manifest)
+        else:
+            self.client.put_manifest(target, artifact.manifest, OCI_MANIFEST)
         return True
 
     def writing(self) -> contextlib.AbstractContextManager[None]:

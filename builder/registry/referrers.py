@@ -67,16 +67,26 @@ def attach(
     for blob in (_EMPTY, payload):
         if not client.has_blob(place, Digest.of(blob)):
             client.upload(place, Digest.of(blob), len(blob), lambda blob=blob: iter((blob,)))  # type: ignore[misc]
+    return attach_manifest(client, place, manifest)
+
+
+def attach_manifest(client: Registry, target: Reference, manifest: bytes) -> Digest:
+    """Attach an artifact, whose blobs the repository has, to the image that its `subject` names; returns its digest.
+
+    Raises NetworkError or PinError.
+    """
+    place = Reference(target.registry, target.repository)
     digest, listed = client.put_artifact(place, manifest)
     if not listed:
+        about = json.loads(manifest)
         descriptor = {
             "mediaType": OCI_MANIFEST,
             "digest": digest,
             "size": len(manifest),
-            "artifactType": kind,
-            **({"annotations": dict(annotations)} if annotations else {}),
+            "artifactType": about["artifactType"],
+            **({"annotations": about["annotations"]} if about["annotations"] else {}),
         }
-        _list(client, place, Digest(subject["digest"]), descriptor)
+        _list(client, place, Digest(about["subject"]["digest"]), descriptor)
     return digest
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from builder.digest import Digest, is_digest
 from builder.errors import BuilderError, InvalidError, PinError
+from builder.mirror.repository import RegistryBackend
+from builder.mirror.source import MirrorSource
 from builder.model.canonical import canonical
 from builder.model.plan import Plan
 from builder.model.reference import Reference
@@ -20,24 +23,51 @@ from builder.verify.revision import Revision
 
 _REVISION = "org.opencontainers.image.revision"
 _CLEAN = "org.builder.project.clean"
+_INPUTS = "org.builder.inputs"
 _MOST = 20
 """Bundles of one image that are read."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle: its plan, the digest of its bytes, and the revision of the project that its publisher named."""
+    """A bundle: its plan, the digest of its bytes, and the revision of the project that its publisher named.
+
+    inputs: whether its publisher says that the inputs are in the repository of the image.
+    """
 
     plan: Plan
     digest: Digest
     revision: Revision | None
+    inputs: bool = False
 
 
-def attach_bundle(client: Registry, target: Reference, image: Image, plan: Plan, revision: Revision | None) -> Digest:
-    """Attach the bundle of a pushed image to it; returns the digest of the artifact. Raises NetworkError, PinError."""
-    subject = {"mediaType": OCI_MANIFEST, "digest": image.digest, "size": len(image.manifest)}
+def subject_of(image: Image) -> dict[str, Any]:
+    """The descriptor of an image, for what is attached to it."""
+    return {"mediaType": OCI_MANIFEST, "digest": image.digest, "size": len(image.manifest)}
+
+
+def attach_bundle(
+    client: Registry,
+    target: Reference,
+    image: Image,
+    plan: Plan,
+    revision: Revision | None,
+    inputs: Digest | None = None,
+) -> Digest:
+    """Attach the bundle of a pushed image to it; returns the digest of the artifact. Raises NetworkError, PinError.
+
+    inputs: the digest of the artifact in the same repository that lists all inputs.
+    """
     said = {_REVISION: revision.commit, _CLEAN: str(revision.clean).lower()} if revision is not None else {}
-    return attach(client, target, subject, write_bundle(plan), MEDIA_TYPE, said)
+    said |= {_INPUTS: inputs} if inputs is not None else {}
+    return attach(client, target, subject_of(image), write_bundle(plan), MEDIA_TYPE, said)
+
+
+def inputs_source(client: Registry, reference: Reference, bundle: Bundle) -> MirrorSource | None:
+    """Where the publisher has put the inputs of a bundle: the repository of its image, and never another place."""
+    if not bundle.inputs:
+        return None
+    return MirrorSource(RegistryBackend(f"{reference.registry}/{reference.repository}", client))
 
 
 def bundles_of(client: Registry, reference: Reference, image: Digest) -> Iterator[Bundle]:
@@ -72,22 +102,26 @@ def bundles_of(client: Registry, reference: Reference, image: Digest) -> Iterato
         found = True
         commit = artifact.annotations.get(_REVISION)
         revision = Revision(commit, artifact.annotations.get(_CLEAN) == "true") if commit is not None else None
-        yield Bundle(plan, Digest.of(artifact.payload), revision)
+        yield Bundle(plan, Digest.of(artifact.payload), revision, _INPUTS in artifact.annotations)
     if not found and problem is not None:
         raise problem
 
 
 def bundle_of(
-    client: Registry, reference: Reference, image: OpenedImage, base_of: Callable[[Plan], BaseImage | None]
+    client: Registry, reference: Reference, image: OpenedImage, base_of: Callable[[Bundle], BaseImage | None]
 ) -> Bundle:
     """The bundle of an image: the first that makes its configuration, if its layers are those of the image; else the
-    first of all. base_of: reads the base of a plan. Raises as `bundles_of`."""
-    first: Bundle | None = None
+    first of all. base_of: reads the base of a bundle's plan. Raises as `bundles_of`.
+
+    A bundle may be attached more than once, with its inputs and without.
+    """
     diff_ids = [Digest(text) for text in image.diff_ids if is_digest(text)]
+    every: dict[Digest, Bundle] = {}
     for bundle in bundles_of(client, reference, image.digest):
-        config = canonical(config_of(bundle.plan, diff_ids, base_of(bundle.plan)))
+        known = every.get(bundle.digest)
+        every[bundle.digest] = replace(known, inputs=known.inputs or bundle.inputs) if known is not None else bundle
+    for bundle in every.values():
+        config = canonical(config_of(bundle.plan, diff_ids, base_of(bundle)))
         if Digest.of(config) == image.config_digest:
             return bundle
-        first = first or bundle
-    assert first is not None
-    return first
+    return next(iter(every.values()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -96,7 +97,8 @@ def build(
         plans = [item.plan(project) for item in wanted]
     report_violations(project, plans, profile)
     if plan is not None:
-        plans = [given_plan(plan, store, trusted=trust_plan, offline=offline, source=request.mirror)]
+        given, source = given_plan(plan, store, trusted=trust_plan, offline=offline, source=request.mirror)
+        plans, request = [given], replace(request, mirror=source)
     output_of = _Output(json=json_, several=all_ or len(plans) > 1)
     failed: dict[str, BuilderError] = {}
     if all_:

@@ -13,35 +13,61 @@ from builder.mirror.basefetch import base_image
 from builder.mirror.source import MirrorSource
 from builder.model.plan import Plan
 from builder.model.reference import Reference
+from builder.oci.assemble import BaseImage
 from builder.plan.bundle import LIMIT, read_bundle
 from builder.registry.client import Registry
 from builder.regular import read_regular
+from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.remote import remote_image
 from builder.store.store import Store
-from builder.verify.bundles import bundle_of
+from builder.verify.bundles import Bundle, bundle_of, inputs_source
 
 
-def given_plan(text: str, store: Store, *, trusted: bool, offline: bool, source: MirrorSource | None) -> Plan:
-    """The plan of `--plan FILE|REF`. A file is the user's own; the plan of an image is shown, and asked for.
+def given_plan(
+    text: str, store: Store, *, trusted: bool, offline: bool, source: MirrorSource | None
+) -> tuple[Plan, MirrorSource | None]:
+    """The plan of `--plan FILE|REF`, and where its inputs are: `source`, else beside the image if they are there.
 
-    store, offline, source: where the base of a plan is read.
+    A file is the user's own; the plan of an image is shown, and asked for. store, offline: for the base of a plan.
 
     Raises BuilderError.
     """
     path = Path(text)
     if path.exists():
         try:
-            return read_bundle(read_regular(path, LIMIT, follow=True), text)
+            return read_bundle(read_regular(path, LIMIT, follow=True), text), source
         except OSError as error:
             raise UsageError(f"cannot be read: {error.strerror}", id="bundle-unreadable", where=text) from None
     reference = Reference.parse(text)
     client = Registry()
     image = remote_image(reference, client)
-    plan = bundle_of(
-        client, reference, image, lambda plan: base_image(plan, store, offline=offline, source=source)
-    ).plan
-    ask_trust(plan, text, trusted=trusted)
-    return plan
+    bundle, source = bundle_and_source(client, reference, image, store, offline=offline, source=source)
+    ask_trust(bundle.plan, text, trusted=trusted)
+    return bundle.plan, source
+
+
+def bundle_and_source(
+    client: Registry,
+    reference: Reference,
+    image: OpenedImage,
+    store: Store,
+    *,
+    offline: bool,
+    source: MirrorSource | None,
+) -> tuple[Bundle, MirrorSource | None]:
+    """The bundle of an image in a registry, and where its inputs are: the named mirror, else beside the image.
+
+    Raises BuilderError.
+    """
+
+    def inputs(bundle: Bundle) -> MirrorSource | None:
+        return source or inputs_source(client, reference, bundle)
+
+    def base(bundle: Bundle) -> BaseImage | None:
+        return base_image(bundle.plan, store, offline=offline, source=inputs(bundle))
+
+    bundle = bundle_of(client, reference, image, base)
+    return bundle, inputs(bundle)
 
 
 def ask_trust(plan: Plan, where: str, *, trusted: bool) -> None:

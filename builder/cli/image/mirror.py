@@ -71,7 +71,7 @@ def mirror(
         f"{backend.name}: {len(sent)} files ({size(sum(sent.values()))}) written, "
         f"{len(present)} ({size(sum(present.values()))}) were there, in {progress.elapsed:.1f} s"
     )
-    _raise_for(report)
+    raise_for(report)
 
 
 def _plans(project: Project, requests: list[PlanRequest]) -> tuple[dict[str, Plan], dict[str, list[BuilderError]]]:
@@ -110,7 +110,7 @@ def _as_dict(name: str, report: MirrorReport, seconds: float) -> dict[str, objec
     }
 
 
-def _raise_for(report: MirrorReport) -> None:
+def raise_for(report: MirrorReport) -> None:
     """Raise an error when an input is missing: the only error, or one that sums up several after printing them."""
     errors = {str(error): error for found in report.failed.values() for error in found}
     if not errors:

@@ -7,14 +7,20 @@ from typing import Annotated
 import typer
 
 from builder.cli.image.built import built_image
-from builder.cli.options import BaseOption, CompressionOption, ProfileOption, RecipeOption, SetOption
+from builder.cli.image.mirror import raise_for
+from builder.cli.options import BaseOption, CompressionOption, MirrorOption, ProfileOption, RecipeOption, SetOption
 from builder.cli.output import say, size
+from builder.cli.progress import Progress
 from builder.cli.request import COMPRESSION, PLATFORM, PlanRequest
 from builder.digest import Digest
 from builder.errors import UsageError
+from builder.mirror.artifact import artifact_tag
+from builder.mirror.copy import Copier
+from builder.mirror.repository import RegistryBackend
+from builder.mirror.source import MirrorSource, mirror_source
 from builder.model.reference import Reference
 from builder.oci.assemble import Image
-from builder.oci.manifest import OCI_MANIFEST
+from builder.produce.image import Built
 from builder.project import Project
 from builder.registry.client import Registry
 from builder.registry.push import push_image
@@ -22,7 +28,7 @@ from builder.registry.referrers import attach
 from builder.regular import read_regular
 from builder.smoke.results import LIMIT, MEDIA_TYPE, read_results, results_folder, results_path
 from builder.store.store import Store
-from builder.verify.bundles import attach_bundle
+from builder.verify.bundles import attach_bundle, subject_of
 from builder.verify.revision import revision_of
 
 
@@ -36,10 +42,16 @@ def push(
     with_results: Annotated[
         bool, typer.Option("--with-results", help="Also attach the results of the image's smoke checks to it.")
     ] = False,
+    with_inputs: Annotated[
+        bool, typer.Option("--with-inputs", help="Also put all inputs beside the image: it can then always be rebuilt.")
+    ] = False,
+    mirror: MirrorOption = None,
 ) -> None:
     """Push a built image and print its reference by digest. Blobs that the registry has already are not sent.
 
     The bundle of its plan is attached to it, from which `builder verify` rebuilds it.
+
+    Example: builder push registry.example/team/nemotron-omni:1 --recipe nemotron-omni --with-inputs
     """
     target = Reference.parse(reference)
     request = PlanRequest(recipe, base, tuple(set_ or ()), profile, PLATFORM, compression)
@@ -49,7 +61,9 @@ def push(
     for note in built.plan.notes:
         say(f"warning: {note}")
     digest = push_image(built.image, store, target, _print_blob)
-    bundle = attach_bundle(Registry(), target, built.image, built.plan, revision_of(project.roots[0]))
+    client = Registry()
+    inputs = _push_inputs(client, target, built, store, mirror_source(mirror)) if with_inputs else None
+    bundle = attach_bundle(client, target, built.image, built.plan, revision_of(project.roots[0]), inputs)
     say(f"  bundle attached as {bundle}")
     if results is not None:
         say(f"  results attached as {_attach(target, built.image, results)}")
@@ -69,6 +83,28 @@ def _results(store: Store, digest: Digest, recipe: str) -> bytes:
     return read_regular(results_path(folder, digest), LIMIT)
 
 
+def _push_inputs(
+    client: Registry, target: Reference, built: Built, store: Store, source: MirrorSource | None
+) -> Digest:
+    """Copy what a rebuild reads to the repository of the image, attached to the image. Raises BuilderError."""
+    backend = RegistryBackend(f"{target.registry}/{target.repository}", client)
+    with Progress() as progress:
+        copier = Copier(
+            backend,
+            store,
+            offline=False,
+            source=source,
+            verify=False,
+            listener=progress.on_event,
+            subject=subject_of(built.image),
+        )
+        report = copier.run({artifact_tag(built.plan): built.plan}, base_layers=False)
+    raise_for(report)
+    ((artifact, _),) = report.artifacts.values()
+    sent = sum(report.sent.values())
+    say(f"  inputs: {len(artifact.contents)} files, {size(artifact.size)}, of which {size(sent)} sent")
+    return artifact.digest
+
+
 def _attach(target: Reference, image: Image, results: bytes) -> str:
-    subject = {"mediaType": OCI_MANIFEST, "digest": image.digest, "size": len(image.manifest)}
-    return attach(Registry(), target, subject, results, MEDIA_TYPE)
+    return attach(Registry(), target, subject_of(image), results, MEDIA_TYPE)

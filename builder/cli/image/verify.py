@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from builder.cli.image.built import built_image
-from builder.cli.image.given import ask_trust
+from builder.cli.image.given import ask_trust, bundle_and_source
 from builder.cli.options import (
     BaseOption,
     CompressionOption,
@@ -26,7 +26,6 @@ from builder.cli.progress import Progress
 from builder.cli.request import COMPRESSION, PLATFORM, PlanRequest, open_store
 from builder.engine.select import check_engine, select_engine
 from builder.errors import DiffersError, UsageError
-from builder.mirror.basefetch import base_image
 from builder.mirror.source import MirrorSource, mirror_source
 from builder.model.plan import Plan
 from builder.model.reference import Reference
@@ -36,19 +35,19 @@ from builder.registry.client import Registry
 from builder.smoke.image.opened import OpenedImage, open_image
 from builder.smoke.image.remote import remote_image
 from builder.store.store import Store
-from builder.verify.bundles import bundle_of
 from builder.verify.compare import Compared, compare_image, compare_layers
 from builder.verify.rebuild import needs_no_compiler, rebuild
 
 
 @dataclass(frozen=True)
 class _Subject:
-    """An image, the plan that it is compared with, and where the plan comes from."""
+    """An image, the plan that it is compared with, where the plan comes from, and a mirror of its inputs."""
 
     name: str
     image: OpenedImage
     plan: Plan
     origin: str
+    source: MirrorSource | None = None
 
 
 def verify(
@@ -108,7 +107,7 @@ def verify(
             log=progress.on_log,
             announce=lambda needs: _announce(needs, store),
             jobs=jobs,
-            source=source,
+            source=subject.source,
         ) as rebuilt,
     ):
         below = [item.digest for item in rebuilt.base.manifest.layers] if rebuilt.base is not None else []
@@ -116,6 +115,8 @@ def verify(
         compared = list(compare_layers(subject.image, below, ours, rebuilt.layers))
         if rebuilt.image is not None:
             compared += compare_image(subject.image, rebuilt.image, compared)
+    for warning in subject.source.warnings() if subject.source is not None else ():
+        say(f"warning: {warning}")
     _conclude(subject, compared, json=json_)
 
 
@@ -129,19 +130,19 @@ def _subject(
             )
         built, _ = built_image(request, Project())
         image = open_image(store.root, built.image.digest)
-        return _Subject(f"{request.recipe} {image.digest}", image, built.plan, "this project")
+        return _Subject(f"{request.recipe} {image.digest}", image, built.plan, "this project", source)
     where = Reference.parse(reference)
     client = Registry()
     image = remote_image(where, client)
     name = f"{where.registry}/{where.repository}@{image.digest}"
     if request is not None:
-        return _Subject(name, image, request.plan(Project()), "this project")
-    bundle = bundle_of(client, where, image, lambda plan: base_image(plan, store, offline=offline, source=source))
+        return _Subject(name, image, request.plan(Project()), "this project", source)
+    bundle, source = bundle_and_source(client, where, image, store, offline=offline, source=source)
     origin = f"the attached bundle {bundle.digest}"
     if bundle.revision is not None:
         clean = "" if bundle.revision.clean else ", with changes"
         origin += f", of commit {bundle.revision.commit} as its publisher says{clean}"
-    return _Subject(name, image, bundle.plan, origin)
+    return _Subject(name, image, bundle.plan, origin, source)
 
 
 def _chosen(plan: Plan, named: Sequence[str], *, quick: bool) -> list[str]:
@@ -161,6 +162,8 @@ def _say_claims(subject: _Subject, wanted: Sequence[str]) -> None:
     total = sum(layer.producer != "config" for layer in subject.plan.layers)
     say(f"{subject.name}: rebuilds {len(wanted)} of {counted(total, 'layer')} from {subject.origin}")
     source = "the plan is this project's" if subject.origin == "this project" else "whose plan it is, is not checked"
+    if subject.source is not None:
+        say(f"takes inputs from {subject.source.name} first, each by its hash")
     say(f"compares unpacked content, blobs, configuration and manifest; {source}; no signature is checked")
 
 
