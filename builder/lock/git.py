@@ -22,7 +22,7 @@ from builder.unpack.tar import Archive
 
 _SECONDS = 900
 _DEPTH = 200
-_LOCAL = (
+LOCAL_VARIABLES = (
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_INDEX_FILE",
@@ -60,7 +60,7 @@ def read_tag(address: str, tag: str, folder: Path, cancel: Event) -> tuple[str, 
 
 
 def _git(folder: Path, cancel: Event, *arguments: str) -> Captured:
-    environ = {name: value for name, value in os.environ.items() if name not in _LOCAL}
+    environ = {name: value for name, value in os.environ.items() if name not in LOCAL_VARIABLES}
     environ |= {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:
         return output(["git", f"--git-dir={folder}", *arguments], env=environ, timeout=_SECONDS, cancel=cancel)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from builder.digest import Digest, is_digest
 from builder.errors import BuilderError, InvalidError, PinError
+from builder.jsontext import parse_json
 from builder.mirror.repository import RegistryBackend
 from builder.mirror.source import MirrorSource
 from builder.model.canonical import canonical
@@ -24,6 +26,9 @@ from builder.verify.revision import Revision
 _REVISION = "org.opencontainers.image.revision"
 _CLEAN = "org.builder.project.clean"
 _INPUTS = "org.builder.inputs"
+_PROFILE = "org.builder.profile"
+_SETS = "org.builder.set"
+_MOST_SETS = 200
 _MOST = 20
 """Bundles of one image that are read."""
 
@@ -32,13 +37,16 @@ _MOST = 20
 class Bundle:
     """A bundle: its plan, the digest of its bytes, and the revision of the project that its publisher named.
 
-    inputs: whether its publisher says that the inputs are in the repository of the image.
+    inputs: whether its publisher says that the inputs are in the repository of the image. profile, sets: the options
+    that its publisher says the recipe was planned with.
     """
 
     plan: Plan
     digest: Digest
     revision: Revision | None
     inputs: bool = False
+    profile: str | None = None
+    sets: tuple[str, ...] = ()
 
 
 def subject_of(image: Image) -> dict[str, Any]:
@@ -53,13 +61,18 @@ def attach_bundle(
     plan: Plan,
     revision: Revision | None,
     inputs: Digest | None = None,
+    profile: str | None = None,
+    sets: Sequence[str] = (),
 ) -> Digest:
     """Attach the bundle of a pushed image to it; returns the digest of the artifact. Raises NetworkError, PinError.
 
-    inputs: the digest of the artifact in the same repository that lists all inputs.
+    inputs: the digest of the artifact in the same repository that lists all inputs. profile, sets: the options that
+    the recipe was planned with.
     """
     said = {_REVISION: revision.commit, _CLEAN: str(revision.clean).lower()} if revision is not None else {}
     said |= {_INPUTS: inputs} if inputs is not None else {}
+    said |= {_PROFILE: profile} if profile is not None else {}
+    said |= {_SETS: json.dumps(sorted(sets))} if sets else {}
     return attach(client, target, subject_of(image), write_bundle(plan), MEDIA_TYPE, said)
 
 
@@ -102,16 +115,23 @@ def bundles_of(client: Registry, reference: Reference, image: Digest) -> Iterato
         found = True
         commit = artifact.annotations.get(_REVISION)
         revision = Revision(commit, artifact.annotations.get(_CLEAN) == "true") if commit is not None else None
-        yield Bundle(plan, Digest.of(artifact.payload), revision, _INPUTS in artifact.annotations)
+        said = artifact.annotations
+        yield Bundle(
+            plan, Digest.of(artifact.payload), revision, _INPUTS in said, said.get(_PROFILE), _sets(said.get(_SETS))
+        )
     if not found and problem is not None:
         raise problem
 
 
 def bundle_of(
-    client: Registry, reference: Reference, image: OpenedImage, base_of: Callable[[Bundle], BaseImage | None]
+    client: Registry,
+    reference: Reference,
+    image: OpenedImage,
+    base_of: Callable[[Bundle], BaseImage | None],
+    preferred: Callable[[Bundle], bool] | None = None,
 ) -> Bundle:
     """The bundle of an image: the first that makes its configuration, if its layers are those of the image; else the
-    first of all. base_of: reads the base of a bundle's plan. Raises as `bundles_of`.
+    first of all. base_of: reads the base of a bundle's plan. preferred: those to take first. Raises as `bundles_of`.
 
     A bundle may be attached more than once, with its inputs and without.
     """
@@ -120,8 +140,20 @@ def bundle_of(
     for bundle in bundles_of(client, reference, image.digest):
         known = every.get(bundle.digest)
         every[bundle.digest] = replace(known, inputs=known.inputs or bundle.inputs) if known is not None else bundle
-    for bundle in every.values():
+    candidates = list(every.values())
+    if preferred is not None and len(candidates) > 1:
+        candidates.sort(key=preferred, reverse=True)
+    for bundle in candidates:
         config = canonical(config_of(bundle.plan, diff_ids, base_of(bundle)))
         if Digest.of(config) == image.config_digest:
             return bundle
-    return next(iter(every.values()))
+    return candidates[0]
+
+
+def _sets(text: str | None) -> tuple[str, ...]:
+    """The parameters in an annotation; none when it is not a list of texts."""
+    try:
+        found = parse_json(text.encode(), _MOST_SETS) if text is not None else []
+    except ValueError:
+        return ()
+    return tuple(found) if isinstance(found, list) and all(isinstance(item, str) for item in found) else ()

@@ -11,10 +11,12 @@ from pathlib import Path
 
 from builder.engine.process import output
 from builder.regular import read_regular
+from builder.text import is_plain_line
 
 _FOLDERS = ("recipes", "dockerfiles")
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SECONDS = 60
+_MOST_FILES = 5000
 _LARGEST = 64 << 20
 """Bytes of a file of a project: larger ones are in none; and of git's list of files."""
 
@@ -44,6 +46,32 @@ def revision_of(folder: Path) -> Revision | None:
     return Revision(commit.strip(), committed == _files(folder, len(commit.strip()) == 64))
 
 
+def files_at(folder: Path, name: str) -> dict[str, bytes] | None:
+    """The files of recipes and layers of the project in a folder, as they were at a revision, by path.
+
+    name: of a commit, as git takes it. None when git does not know the revision, or its files are not those of a
+    project. Only regular files are read, and no filter of the project's settings runs.
+    """
+    if name.startswith("-") or not is_plain_line(name):
+        return None
+    commit = (_git(folder, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") or "").strip()
+    listing = _git(folder, "ls-tree", "-r", "-z", commit, "--", *_FOLDERS) if _COMMIT.fullmatch(commit) else None
+    found: dict[str, bytes] = {}
+    left = _LARGEST
+    for line in filter(None, (listing or "").split("\0")):
+        about, _, path = line.partition("\t")
+        mode, kind, identity = about.split()[:3]
+        if kind != "blob" or not mode.startswith("100"):
+            continue
+        content = _git_bytes(folder, "cat-file", "blob", identity)
+        left -= len(content or b"")
+        # A tree that no checkout makes may have any names.
+        if content is None or left < 0 or len(found) >= _MOST_FILES or {"", ".", ".."} & {*path.split("/")}:
+            return None
+        found[path] = content
+    return found if listing is not None else None
+
+
 def _files(folder: Path, sha256: bool) -> dict[str, str]:
     """The id that git gives to the content of each file of recipes and layers, by path."""
     found = {}
@@ -66,6 +94,14 @@ def _files(folder: Path, sha256: bool) -> dict[str, str]:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
+    data = _git_bytes(folder, *arguments)
+    try:
+        return data.decode() if data is not None else None
+    except ValueError:
+        return None
+
+
+def _git_bytes(folder: Path, *arguments: str) -> bytes | None:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     clean |= {
         "GIT_NO_LAZY_FETCH": "1",
@@ -77,6 +113,6 @@ def _git(folder: Path, *arguments: str) -> str | None:
     command = ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-C", str(folder), *arguments]
     try:
         done = output(command, env=clean, timeout=_SECONDS, limit=_LARGEST)
-        return done.out.decode() if done.status == 0 else None
-    except (OSError, ValueError, subprocess.SubprocessError):
+        return done.out if done.status == 0 else None
+    except (OSError, subprocess.SubprocessError):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import typer
@@ -54,8 +55,11 @@ def bundle_and_source(
     *,
     offline: bool,
     source: MirrorSource | None,
+    preferred: Callable[[Bundle], bool] | None = None,
 ) -> tuple[Bundle, MirrorSource | None]:
     """The bundle of an image in a registry, and where its inputs are: the named mirror, else beside the image.
+
+    preferred: the bundles to take first, of those that make the image's configuration.
 
     Raises BuilderError.
     """
@@ -66,7 +70,7 @@ def bundle_and_source(
     def base(bundle: Bundle) -> BaseImage | None:
         return base_image(bundle.plan, store, offline=offline, source=inputs(bundle))
 
-    bundle = bundle_of(client, reference, image, base)
+    bundle = bundle_of(client, reference, image, base, preferred)
     return bundle, inputs(bundle)
 
 

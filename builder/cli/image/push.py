@@ -63,7 +63,10 @@ def push(
     digest = push_image(built.image, store, target, _print_blob)
     client = Registry()
     inputs = _push_inputs(client, target, built, store, mirror_source(mirror)) if with_inputs else None
-    bundle = attach_bundle(client, target, built.image, built.plan, revision_of(project.roots[0]), inputs)
+    revision = revision_of(project.roots[0])
+    bundle = attach_bundle(
+        client, target, built.image, built.plan, revision, inputs, request.profile, sorted(request.sets)
+    )
     say(f"  bundle attached as {bundle}")
     if results is not None:
         say(f"  results attached as {_attach(target, built.image, results)}")

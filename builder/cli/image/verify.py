@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -23,6 +24,7 @@ from builder.cli.options import (
 )
 from builder.cli.output import counted, print_json, say, size
 from builder.cli.progress import Progress
+from builder.cli.proof.origin import Asked, ProjectPlans
 from builder.cli.request import COMPRESSION, PLATFORM, PlanRequest, open_store
 from builder.engine.select import check_engine, select_engine
 from builder.errors import DiffersError, UsageError
@@ -41,13 +43,18 @@ from builder.verify.rebuild import needs_no_compiler, rebuild
 
 @dataclass(frozen=True)
 class _Subject:
-    """An image, the plan that it is compared with, where the plan comes from, and a mirror of its inputs."""
+    """An image, the plan that it is compared with, and where the plan comes from.
+
+    source: a mirror of its inputs. claim: what is known of whose plan it is. own: it is of a project of the user.
+    """
 
     name: str
     image: OpenedImage
     plan: Plan
     origin: str
-    source: MirrorSource | None = None
+    source: MirrorSource | None
+    claim: str
+    own: bool
 
 
 def verify(
@@ -57,6 +64,10 @@ def verify(
     recipe: Annotated[
         str | None,
         typer.Option("--recipe", "-r", help="Rebuild from this project's recipe, not from the image's bundle."),
+    ] = None,
+    project: Annotated[
+        str | None,
+        typer.Option("--project", help="Check that the bundle is the plan of this project: DIR or URL@COMMIT."),
     ] = None,
     base: BaseOption = None,
     set_: SetOption = None,
@@ -81,19 +92,27 @@ def verify(
 
     Without REF, the image of the recipe that this machine has built. Without --recipe, the plan is the bundle that is
     attached to the image: nobody vouches for it, so its commands run only with consent.
+
+    Example: builder verify registry.example/team/image:1 --project https://example.org/project.git@COMMIT
     """
     check_engine(engine, builder)
     request = None
     if recipe is not None:
         request = PlanRequest(recipe, base, tuple(set_ or ()), profile, PLATFORM, compression)
-    elif base or set_ or profile:
+    elif (base or set_ or profile) and project is None:
         raise UsageError("--base, --set and --profile belong to --recipe", id="verify-recipe-missing")
+    asked = None
+    if project is not None:
+        if recipe is not None or reference is None:
+            what = "--project is about the bundle of REF: name REF, and no recipe"
+            raise UsageError(what, id="verify-project-and-recipe")
+        asked = Asked(project, base, tuple(set_ or ()), profile)
     store = open_store()
     source = mirror_source(mirror)
-    subject = _subject(reference, request, store, offline=offline, source=source)
+    subject = _subject(reference, request, asked, store, offline=offline, source=source)
     wanted = _chosen(subject.plan, layer or (), quick=quick)
     _say_claims(subject, wanted)
-    if request is None:
+    if request is None and not subject.own:
         ask_trust(subject.plan, subject.name, trusted=trust_plan)
     with (
         Progress(verbose) as progress,
@@ -121,8 +140,15 @@ def verify(
 
 
 def _subject(
-    reference: str | None, request: PlanRequest | None, store: Store, *, offline: bool, source: MirrorSource | None
+    reference: str | None,
+    request: PlanRequest | None,
+    asked: Asked | None,
+    store: Store,
+    *,
+    offline: bool,
+    source: MirrorSource | None,
 ) -> _Subject:
+    claim = "the plan is this project's"
     if reference is None:
         if request is None:
             raise UsageError(
@@ -130,19 +156,29 @@ def _subject(
             )
         built, _ = built_image(request, Project())
         image = open_image(store.root, built.image.digest)
-        return _Subject(f"{request.recipe} {image.digest}", image, built.plan, "this project", source)
+        name = f"{request.recipe} {image.digest}"
+        return _Subject(name, image, built.plan, "this project", source, claim, own=True)
     where = Reference.parse(reference)
     client = Registry()
     image = remote_image(where, client)
     name = f"{where.registry}/{where.repository}@{image.digest}"
     if request is not None:
-        return _Subject(name, image, request.plan(Project()), "this project", source)
-    bundle, source = bundle_and_source(client, where, image, store, offline=offline, source=source)
+        return _Subject(name, image, request.plan(Project()), "this project", source, claim, own=True)
+    with contextlib.ExitStack() as stack:
+        plans = stack.enter_context(contextlib.closing(ProjectPlans(asked, store))) if asked is not None else None
+        bundle, source = bundle_and_source(
+            client, where, image, store, offline=offline, source=source, preferred=plans.makes if plans else None
+        )
+        claim = "whose plan it is, is not checked"
+        if plans is not None:
+            plans.check(bundle, name)
+            claim = f"the plan is the one of {plans.name(bundle)}"
     origin = f"the attached bundle {bundle.digest}"
     if bundle.revision is not None:
         clean = "" if bundle.revision.clean else ", with changes"
         origin += f", of commit {bundle.revision.commit} as its publisher says{clean}"
-    return _Subject(name, image, bundle.plan, origin, source)
+    own = plans is not None and not plans.fetched
+    return _Subject(name, image, bundle.plan, origin, source, claim, own)
 
 
 def _chosen(plan: Plan, named: Sequence[str], *, quick: bool) -> list[str]:
@@ -161,10 +197,9 @@ def _chosen(plan: Plan, named: Sequence[str], *, quick: bool) -> list[str]:
 def _say_claims(subject: _Subject, wanted: Sequence[str]) -> None:
     total = sum(layer.producer != "config" for layer in subject.plan.layers)
     say(f"{subject.name}: rebuilds {len(wanted)} of {counted(total, 'layer')} from {subject.origin}")
-    source = "the plan is this project's" if subject.origin == "this project" else "whose plan it is, is not checked"
     if subject.source is not None:
         say(f"takes inputs from {subject.source.name} first, each by its hash")
-    say(f"compares unpacked content, blobs, configuration and manifest; {source}; no signature is checked")
+    say(f"compares unpacked content, blobs, configuration and manifest; {subject.claim}; no signature is checked")
 
 
 def _announce(needs: Needs, store: Store) -> None:
