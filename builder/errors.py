@@ -97,7 +97,7 @@ class SmokeError(BuilderError):
 
 
 class DiffersError(BuilderError):
-    """Two builds of the same layer or image have different bytes."""
+    """Two builds of the same layer or image have different bytes. `builder diff` exits with this code, too."""
 
     code = ExitCode.DIFFERS
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from builder.digest import Digest
 from builder.oci.assemble import Image
 from builder.smoke.image.opened import LayerBlob, OpenedImage
+from builder.verify.blame import cause_of_layer
 from builder.verify.files import differing_files, read_layer
 
 Outcome = Literal["identical", "content identical", "differs", "not compared"]
@@ -21,7 +22,8 @@ class Compared:
     """A part of the image: a layer of ours by its id, `base layer N`, `config` or `manifest`.
 
     expected, got: digests of the blob; None when there is none. detail: in what it differs, or why it was not compared.
-    files: the first files of a layer that differ, one line each.
+    files: the first files of a layer that differ, one line each. cause: the first differing file, its section, and the
+    likely cause.
     """
 
     part: str
@@ -30,6 +32,7 @@ class Compared:
     got: Digest | None = None
     detail: str = ""
     files: tuple[str, ...] = ()
+    cause: str = ""
 
 
 def compare_layers(
@@ -73,8 +76,10 @@ def _layer(name: str, blob: LayerBlob, rebuilt: LayerBlob) -> Compared:
     if files:
         detail = f"{len(files)} of {count} files and folders differ"
     else:
-        detail = "only modification times, the order of files or other fields of the archive differ"
-    return Compared(name, "differs", blob.digest, rebuilt.digest, detail, tuple(files[:_FILES]))
+        detail = "only the order of files, or other fields of the archive, differ"
+    cause = cause_of_layer(theirs, ours, files)
+    lines = tuple(map(str, files[:_FILES]))
+    return Compared(name, "differs", blob.digest, rebuilt.digest, detail, lines, cause)
 
 
 def compare_image(image: OpenedImage, rebuilt: Image, layers: Sequence[Compared]) -> Iterator[Compared]:

@@ -146,6 +146,8 @@ def elf(
     provides: Sequence[str] = (),
     gpu: bytes = b"",
     more: bytes = b"",
+    code: bytes = b"",
+    comment: bytes = b"",
 ) -> bytes:
     """A shared object with nothing but the sections that are read."""
     strings = bytearray(b"\0")
@@ -176,6 +178,8 @@ def elf(
         (".gnu.version_d", 0x6FFFFFFD, 1, len(provides), define),
         (".nv_fatbin", 1, 0, 0, gpu),
         (".rodata", 1, 0, 0, more),
+        (".text", 1, 0, 0, code),
+        (".comment", 1, 0, 0, comment),
     ]
     sections = [section for section in sections if section[4]]
     names = b"\0" + b"".join(section[0].encode() + b"\0" for section in sections) + b".shstrtab\0"

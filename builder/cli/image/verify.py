@@ -223,6 +223,8 @@ def _conclude(subject: _Subject, compared: Sequence[Compared], *, json: bool) ->
         say(f"  {item.part:24} {item.outcome:17}  {digest}{f'  {item.detail}' if item.detail else ''}")
         for line in item.files:
             say(f"    {line}")
+        if item.cause:
+            say(f"    likely cause: {item.cause}")
     say(f"compared {done} of {counted(len(compared), 'part')}")
     if not done:
         raise DiffersError("nothing was compared", id="verify-compared-nothing", where=subject.name)
@@ -236,5 +238,5 @@ def _conclude(subject: _Subject, compared: Sequence[Compared], *, json: bool) ->
             f"{len(wrong)} of {done} parts differ from what the plan makes",
             id="verify-differs",
             where=subject.name,
-            cause=f"{wrong[0].part}: {wrong[0].detail or 'its digest'}",
+            cause=f"{wrong[0].part}: {wrong[0].cause or wrong[0].detail or 'its digest'}",
         )

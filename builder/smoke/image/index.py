@@ -53,7 +53,8 @@ class Entry:
     source: the path in that layer that holds the content (another path for a hard link). machine: e_machine of an ELF
     file. object: the tables of an ELF file for aarch64, when ScanOptions.elf asks for them. script: the first line of a
     file that begins with `#!`, without that. sha256: of the content, when ScanOptions.files asks for it and the
-    store has no record of the layer: the files of a recorded layer were hashed when the layer was made.
+    store has no record of the layer: the files of a recorded layer were hashed when the layer was made. mtime: seconds
+    since 1970; None for a folder that is no entry of a layer.
     """
 
     kind: Kind
@@ -68,6 +69,7 @@ class Entry:
     object: ElfObject | None = None
     script: bytes = b""
     sha256: bytes = b""
+    mtime: int | None = None
 
 
 @dataclass
@@ -198,6 +200,7 @@ def _read_layer(
                 entry = Entry(
                     kind, member.mode & 0o7777, member.uid, member.gid, member.size, member.linkname, number, path
                 )
+                entry.mtime = int(member.mtime)
                 if not path:
                     index.root = entry
                     continue

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from builder.knowledge.table import load_table
 from builder.plan.imageconfig import VLLM_LABEL
@@ -11,6 +12,9 @@ from builder.smoke.check import CheckFailed, CheckNotRun, check_kind
 from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
 from builder.smoke.static.files import first_few
+
+# Vendored distributions (setuptools/_vendor) are not on sys.path.
+_METADATA = re.compile(r".*-packages/[^/]*\.dist-info/METADATA")
 
 
 @check_kind("static", "distribution", Reads())
@@ -83,16 +87,18 @@ def installed(context: Context) -> list[tuple[str, str, str, int]]:
 
 
 def _installed(context: Context) -> list[tuple[str, str, str, int]]:
-    found = []
-    for path in context.tree.match("*-packages/*.dist-info/METADATA"):
+    entries = context.tree.entries
+    return [(folder, name, version, entries[path].layer) for path, folder, name, version in find_distributions(entries)]
+
+
+def find_distributions(paths: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
+    """The path of the METADATA, the folder, name and version of every distribution among these paths, sorted."""
+    for path in sorted(path for path in paths if _METADATA.fullmatch(path)):
         folder, info, _ = path.rsplit("/", 2)
-        if not folder.endswith("-packages"):
-            # Vendored distributions (setuptools/_vendor) are not on sys.path.
-            continue
         name, _, version = info.removesuffix(".dist-info").partition("-")
-        found.append((folder, name, version, context.tree.stat(path).layer))
-    return found
+        yield path, folder, name, version
 
 
 def normal(name: str) -> str:
+    """The name of a distribution as package indexes compare it."""
     return name.lower().replace("_", "-").replace(".", "-")

@@ -19,7 +19,7 @@ def lines(tmp_path: Path, theirs: dict[str, Any], ours: dict[str, Any]) -> list[
     for name, files in (("theirs", theirs), ("ours", ours)):
         image = open_image(layout(tmp_path / name, [tar({**SAME, **files})]))
         read.append(read_layer(image.layers[0]))
-    return list(differing_files(*read))
+    return [str(found) for found in differing_files(*read)]
 
 
 @pytest.mark.parametrize(

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from builder.verify.revision import revision_of
+from builder.verify.revision import files_at, revision_of
+from tests.support.gitrepo import git
 from tests.support.limits import ends
 from tests.support.project import Sample
-
-
-def git(folder: Path, *words: str) -> str:
-    settings = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
-    done = subprocess.run(["git", "-C", str(folder), *settings, *words], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
 
 
 @pytest.fixture
@@ -52,6 +46,41 @@ def test_a_file_of_gigabytes_is_not_read_into_memory(project: Path) -> None:
         assert (found := revision_of(project)) is not None and not found.clean
 
     ends(work, memory=300 << 20)
+
+
+def test_the_files_of_a_revision(project: Path) -> None:
+    recipe = project / "recipes" / "tiny.yaml"
+    before = recipe.read_bytes()
+    (project / "dockerfiles" / "binary").write_bytes(bytes(range(256)))
+    (project / "recipes" / "link").symlink_to("/etc/passwd")
+    git(project, "add", ".")
+    git(project, "commit", "--quiet", "--message=second")
+    recipe.write_text("changed")
+    found = files_at(project, "HEAD")
+    assert found is not None and found["recipes/tiny.yaml"] == before
+    assert found["dockerfiles/binary"] == bytes(range(256)) and "recipes/link" not in found
+    older = files_at(project, "HEAD~1")
+    assert older is not None and "dockerfiles/binary" not in older
+    for name in ("v9", "--output=x", "HEAD:recipes", "HEAD\n", "HEAD^{tree}", ""):
+        assert files_at(project, name) is None
+
+
+def test_a_tree_that_no_checkout_makes(project: Path) -> None:
+    blob = git(project, "rev-parse", "HEAD:recipes/tiny.yaml")
+    tree = hash_tree(project, f"100644 blob {blob}\t..")
+    for _ in range(2):
+        tree = hash_tree(project, f"040000 tree {tree}\trecipes")
+    commit = git(project, "commit-tree", tree, "-m", "hostile")
+    assert files_at(project, commit) is None
+
+
+def hash_tree(project: Path, line: str) -> str:
+    """A tree object of one entry, which git itself refuses to make."""
+    mode, _, rest = line.partition(" ")
+    identity, name = rest.split(" ", 1)[1].split("\t")
+    raw = mode.lstrip("0").encode() + b" " + name.encode() + b"\0" + bytes.fromhex(identity)
+    (project / "raw").write_bytes(raw)
+    return git(project, "hash-object", "-t", "tree", "-w", "--literally", "raw")
 
 
 def test_a_folder_without_git(tmp_path: Path) -> None:

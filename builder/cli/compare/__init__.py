@@ -1,0 +1,1 @@
+"""Commands that compare and explain: diff, explain, graph."""

@@ -1,0 +1,112 @@
+"""In which sections, symbols and GPU code two ELF files differ."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from builder.smoke.elf.fatbin import describe, inventory
+from builder.smoke.elf.object import Read, Section, exactly, sections, text_at
+
+_SYMBOL = struct.Struct("<IBBHQQ")
+_SYMTAB, _DYNSYM = 2, 11
+_PIECE = 1 << 20
+_MOST_SYMBOLS = 1_000_000
+_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class SectionPair:
+    """A section whose bytes differ; None: the file has no section of this name."""
+
+    name: str
+    old: Section | None
+    new: Section | None
+
+
+@dataclass(frozen=True)
+class ElfDifference:
+    """pairs: the sections that differ, in the order of the first file. lines: symbols and GPU code, for a person."""
+
+    pairs: tuple[SectionPair, ...]
+    lines: tuple[str, ...]
+    code: tuple[str, str]
+    """The inventories of GPU code."""
+
+
+def compare_elf(old: Read, new: Read) -> ElfDifference:
+    """Compare two 64-bit ELF files. Raises ValueError for a damaged one."""
+    first, second = _sections(old), _sections(new)
+    mine, theirs = _named(first), _named(second)
+    pairs = []
+    for name in [*mine, *(name for name in theirs if name not in mine)]:
+        one, other = mine.get(name), theirs.get(name)
+        if one is None or other is None or one.size != other.size or _hash(old, one) != _hash(new, other):
+            pairs.append(SectionPair(name[0], one, other))
+    code = (describe(inventory(old, first)), describe(inventory(new, second)))
+    lines = [_line(pair) for pair in pairs]
+    before, after = set(_symbols(old, first)), set(_symbols(new, second))
+    lines += _few("symbols only in the first", sorted(before - after))
+    lines += _few("symbols only in the second", sorted(after - before))
+    if code[0] != code[1]:
+        lines.append(f"GPU code: {code[0]}, not {code[1]}")
+    return ElfDifference(tuple(pairs), tuple(lines), code)
+
+
+def _sections(read: Read) -> list[Section]:
+    rows = sections(read)
+    # Sections may overlap: without a bound, a small file makes hours of work.
+    if sum(row.size for row in rows) > 2 * max((row.offset + row.size for row in rows if row.size), default=0):
+        raise ValueError("damaged ELF file: its sections overlap")
+    return rows
+
+
+def _named(rows: list[Section]) -> dict[tuple[str, int], Section]:
+    """The sections with bytes by name, several of one name by number."""
+    counts: Counter[str] = Counter()
+    found = {}
+    for row in rows:
+        if row.size:
+            found[row.name, counts[row.name]] = row
+            counts[row.name] += 1
+    return found
+
+
+def _hash(read: Read, section: Section) -> bytes:
+    seen = hashlib.sha256()
+    for offset in range(section.offset, section.offset + section.size, _PIECE):
+        seen.update(read(offset, min(_PIECE, section.offset + section.size - offset)))
+    return seen.digest()
+
+
+def _line(pair: SectionPair) -> str:
+    if pair.old is None or pair.new is None:
+        return f"section {pair.name}: only in the {'second' if pair.old is None else 'first'}"
+    if pair.old.size != pair.new.size:
+        return f"section {pair.name}: {pair.old.size} bytes, not {pair.new.size}"
+    return f"section {pair.name}: content"
+
+
+def _symbols(read: Read, rows: list[Section]) -> Iterator[str]:
+    left = _MOST_SYMBOLS
+    for row in rows:
+        if row.kind not in (_SYMTAB, _DYNSYM) or not row.size:
+            continue
+        left -= row.size // _SYMBOL.size
+        if left < 0 or row.link >= len(rows):
+            raise ValueError("damaged ELF file: too many symbols, or symbols without names")
+        data = exactly(read, row.offset, row.size - row.size % _SYMBOL.size)
+        texts = exactly(read, rows[row.link].offset, rows[row.link].size)
+        for name, *_ in _SYMBOL.iter_unpack(data):
+            if name:
+                yield text_at(texts, name)
+
+
+def _few(what: str, names: list[str]) -> list[str]:
+    if not names:
+        return []
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return [f"{len(names)} {what}: {', '.join(names[:_SHOWN])}{more}"]
