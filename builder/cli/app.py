@@ -29,6 +29,7 @@ COMMANDS = {
     "diff": ("compare.diff:diff", "Show what changed between two images, plans or locks."),
     "explain": ("compare.explain:explain", "Explain why layers are built, and what needs them."),
     "graph": ("compare.graph:graph", "Show recipes, bases, layers and inputs as a graph."),
+    "sbom": ("sbom:sbom", "Print what an image consists of, as CycloneDX or SPDX."),
     "push": ("image.push:push", "Push a built image and print its reference."),
     "load": ("image.load:load", "Load a built image into docker."),
     "mirror": ("image.mirror:mirror", "Copy all inputs of recipes to a folder or a registry."),

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import ConfigDict
 
 from builder.digest import Digest
-from builder.model.common import FileName, Line, RelativePath, Sha256
+from builder.model.common import Commit, FileName, Line, RelativePath, Sha256
 from builder.model.lock import Deb, Size, Source, Wheel
 
 _EXACT = ConfigDict(extra="forbid", strict=True)
@@ -30,7 +30,7 @@ class Location:
 
 @dataclass(frozen=True)
 class Input:
-    """One locked file; size in bytes, sha256 as hex."""
+    """One locked file; size in bytes, sha256 as hex. commit: of a source in git."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _EXACT
 
@@ -40,6 +40,7 @@ class Input:
     sha256: Sha256
     size: Size
     locations: tuple[Location, ...]
+    commit: Commit | None = None
 
     @property
     def digest(self) -> Digest:
@@ -78,7 +79,7 @@ def from_source(source: Source, locked: str) -> Input:
         locations.append(Location(mirror.kind, mirror.path))
     locations += [Location("snapshot", f"{_stamp(locked)}/{m.path}") for m in source.mirrors if m.kind == "debian"]
     name = f"{source.name} {source.version}"
-    return Input("source", name, source.file, source.sha256, source.size, tuple(locations))
+    return Input("source", name, source.file, source.sha256, source.size, tuple(locations), source.commit)
 
 
 def _stamp(locked: str) -> str:

@@ -20,6 +20,8 @@ from builder.registry.client import Registry
 
 EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
 _EMPTY = b"{}"
+_MOST_UNCLEAR = 100
+"""Artifacts whose type only their manifest tells, and which are looked at."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,20 @@ def attached(client: Registry, target: Reference, digest: Digest, kind: str) -> 
     """
     listed = client.referrers(target, digest, kind)
     known = {item["digest"] for item in listed}
-    tagged = (item for item in _tagged(client, target, digest) if item.get("artifactType") == kind)
-    return [*listed, *(item for item in tagged if item["digest"] not in known)]
+    tagged = [item for item in _tagged(client, target, digest) if item["digest"] not in known]
+    found = [item for item in tagged if item.get("artifactType") == kind]
+    # cosign lists its artifacts there with the type of their configuration.
+    unclear = [item for item in tagged if item.get("artifactType") == EMPTY_TYPE][:_MOST_UNCLEAR]
+    return [*listed, *found, *(item for item in unclear if _kind(client, target, item) == kind)]
+
+
+def _kind(client: Registry, target: Reference, descriptor: Mapping[str, Any]) -> Any:
+    """The type in the manifest of an artifact; None when the registry does not have it."""
+    try:
+        place = Reference(target.registry, target.repository, digest=Digest(descriptor["digest"]))
+        return client.manifest(place).json.get("artifactType")
+    except (PinError, ValueError):
+        return None
 
 
 def read_attached(client: Registry, target: Reference, descriptor: Mapping[str, Any], limit: int) -> Attached:

@@ -6,11 +6,14 @@ from typing import Annotated
 
 import typer
 
+from builder.attest.provenance import tested
+from builder.attest.statement import TESTED
 from builder.cli.image.built import built_image
 from builder.cli.image.mirror import raise_for
 from builder.cli.options import BaseOption, CompressionOption, MirrorOption, ProfileOption, RecipeOption, SetOption
 from builder.cli.output import say, size
 from builder.cli.progress import Progress
+from builder.cli.proof.keys import KeyOption, read_signing_key
 from builder.cli.request import COMPRESSION, PLATFORM, PlanRequest
 from builder.digest import Digest
 from builder.errors import UsageError
@@ -29,7 +32,9 @@ from builder.regular import read_regular
 from builder.smoke.results import LIMIT, MEDIA_TYPE, read_results, results_folder, results_path
 from builder.store.store import Store
 from builder.verify.bundles import attach_bundle, subject_of
+from builder.verify.inventory import built_inventory
 from builder.verify.revision import revision_of
+from builder.verify.statements import attach_statements, statements_about
 
 
 def push(
@@ -46,14 +51,17 @@ def push(
         bool, typer.Option("--with-inputs", help="Also put all inputs beside the image: it can then always be rebuilt.")
     ] = False,
     mirror: MirrorOption = None,
+    key: KeyOption = None,
 ) -> None:
     """Push a built image and print its reference by digest. Blobs that the registry has already are not sent.
 
-    The bundle of its plan is attached to it, from which `builder verify` rebuilds it.
+    Attached to it are the bundle of its plan, from which `builder verify` rebuilds it, its SBOMs and its provenance.
+    With --key, they and the image are signed.
 
     Example: builder push registry.example/team/nemotron-omni:1 --recipe nemotron-omni --with-inputs
     """
     target = Reference.parse(reference)
+    signing = read_signing_key(key)
     request = PlanRequest(recipe, base, tuple(set_ or ()), profile, PLATFORM, compression)
     project = Project()
     built, store = built_image(request, project)
@@ -68,8 +76,12 @@ def push(
         client, target, built.image, built.plan, revision, inputs, request.profile, sorted(request.sets)
     )
     say(f"  bundle attached as {bundle}")
+    said = statements_about(built_inventory(built, store), built.plan)
     if results is not None:
         say(f"  results attached as {_attach(target, built.image, results)}")
+        said[TESTED] = tested(digest, _outcomes(store, digest))
+    attach_statements(client, target, digest, len(built.image.manifest), said, signing)
+    say(f"  SBOMs and provenance attached{f', signed with {signing.name}' if signing is not None else ''}")
     print(f"{target.registry}/{target.repository}@{digest}")
 
 
@@ -84,6 +96,11 @@ def _results(store: Store, digest: Digest, recipe: str) -> bytes:
             f"there are no results of {digest}", id="results-missing", next=f"builder test --recipe {recipe}"
         )
     return read_regular(results_path(folder, digest), LIMIT)
+
+
+def _outcomes(store: Store, digest: Digest) -> list[tuple[str, str, str]]:
+    report = read_results(results_folder(store.root), digest)
+    return [(item.tier, item.id, item.status) for item in report.results] if report is not None else []
 
 
 def _push_inputs(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -22,12 +21,16 @@ from builder.cli.options import (
     SetOption,
     TrustOption,
 )
-from builder.cli.output import counted, print_json, say, size
+from builder.cli.output import counted, say, size
 from builder.cli.progress import Progress
+from builder.cli.proof.keys import KeyOption, SignedByOption, read_public_keys
 from builder.cli.proof.origin import Asked, ProjectPlans
+from builder.cli.proof.people import attest_rebuild, attesting_key, demand_only, demand_signed
+from builder.cli.proof.verdict import conclude, verdict_on
 from builder.cli.request import COMPRESSION, PLATFORM, PlanRequest, open_store
+from builder.engine.interface import Engine
 from builder.engine.select import check_engine, select_engine
-from builder.errors import DiffersError, UsageError
+from builder.errors import UsageError
 from builder.mirror.source import MirrorSource, mirror_source
 from builder.model.plan import Plan
 from builder.model.reference import Reference
@@ -39,6 +42,7 @@ from builder.smoke.image.remote import remote_image
 from builder.store.store import Store
 from builder.verify.compare import Compared, compare_image, compare_layers
 from builder.verify.rebuild import needs_no_compiler, rebuild
+from builder.verify.statements import compare_statements
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,14 @@ def verify(
     ] = None,
     offline: OfflineOption = False,
     mirror: MirrorOption = None,
+    signed_by: SignedByOption = None,
+    no_rebuild: Annotated[
+        bool, typer.Option("--no-rebuild", help="Only check who has signed statements (--signed-by); rebuild nothing.")
+    ] = False,
+    attest: Annotated[
+        bool, typer.Option("--attest", help="Sign the outcome with --key, a difference included, and attach it.")
+    ] = False,
+    key: KeyOption = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print all output of the engine.")] = False,
     json_: JsonOption = False,
 ) -> None:
@@ -94,8 +106,18 @@ def verify(
     attached to the image: nobody vouches for it, so its commands run only with consent.
 
     Example: builder verify registry.example/team/image:1 --project https://example.org/project.git@COMMIT
+             builder verify registry.example/team/omni:1 --signed-by team.pub --attest --key my.pem
     """
     check_engine(engine, builder)
+    keys = read_public_keys(signed_by)
+    signing = attesting_key(key, reference) if attest else None
+    if (keys or no_rebuild) and reference is None:
+        raise UsageError(
+            "signatures are checked of an image in a registry", id="verify-image-not-given", next="name REF"
+        )
+    if no_rebuild:
+        demand_only(Reference.parse(str(reference)), keys, rebuild=attest, json=json_)
+        return
     request = None
     if recipe is not None:
         request = PlanRequest(recipe, base, tuple(set_ or ()), profile, PLATFORM, compression)
@@ -110,17 +132,20 @@ def verify(
     store = open_store()
     source = mirror_source(mirror)
     subject = _subject(reference, request, asked, store, offline=offline, source=source)
+    if keys:
+        demand_signed(Reference.parse(str(reference)), subject.image.digest, keys)
     wanted = _chosen(subject.plan, layer or (), quick=quick)
-    _say_claims(subject, wanted)
+    _say_claims(subject, wanted, signed=bool(keys))
     if request is None and not subject.own:
         ask_trust(subject.plan, subject.name, trusted=trust_plan)
+    engines: dict[str, Engine] = {}
     with (
         Progress(verbose) as progress,
         rebuild(
             store,
             subject.plan,
             wanted,
-            engine=lambda: select_engine(engine, builder),
+            engine=lambda: engines.setdefault("used", select_engine(engine, builder)),
             offline=offline,
             listener=progress.on_event,
             log=progress.on_log,
@@ -136,7 +161,22 @@ def verify(
             compared += compare_image(subject.image, rebuilt.image, compared)
     for warning in subject.source.warnings() if subject.source is not None else ():
         say(f"warning: {warning}")
-    _conclude(subject, compared, json=json_)
+    said: list[Compared] = []
+    if reference is not None:
+        said = list(compare_statements(Registry(), Reference.parse(reference), subject.image.digest, subject.plan))
+    verdict = verdict_on(compared, said, subject.name)
+    if signing is not None:
+        attest_rebuild(
+            Reference.parse(str(reference)),
+            subject.image.digest,
+            subject.plan,
+            verdict,
+            [*compared, *said],
+            engine=engines.get("used"),
+            key=signing,
+        )
+    about = {"image": subject.image.digest, "plan": subject.origin}
+    conclude(about, verdict, compared, said, where=subject.name, json=json_)
 
 
 def _subject(
@@ -194,49 +234,15 @@ def _chosen(plan: Plan, named: Sequence[str], *, quick: bool) -> list[str]:
     ]
 
 
-def _say_claims(subject: _Subject, wanted: Sequence[str]) -> None:
+def _say_claims(subject: _Subject, wanted: Sequence[str], *, signed: bool) -> None:
     total = sum(layer.producer != "config" for layer in subject.plan.layers)
     say(f"{subject.name}: rebuilds {len(wanted)} of {counted(total, 'layer')} from {subject.origin}")
     if subject.source is not None:
         say(f"takes inputs from {subject.source.name} first, each by its hash")
-    say(f"compares unpacked content, blobs, configuration and manifest; {subject.claim}; no signature is checked")
+    people = "signatures are those demanded" if signed else "no signature is checked"
+    say(f"compares unpacked content, blobs, configuration and manifest; {subject.claim}; {people}")
 
 
 def _announce(needs: Needs, store: Store) -> None:
     disk = needs.download + needs.store + needs.temporary
     say(f"{size(needs.download)} to download; needs up to {size(disk)} of disk at {store.root} meanwhile")
-
-
-def _conclude(subject: _Subject, compared: Sequence[Compared], *, json: bool) -> None:
-    """Print the outcome of each part, and the verdict. Raises DiffersError."""
-    counts = Counter(item.outcome for item in compared)
-    done = len(compared) - counts["not compared"]
-    wrong = [item for item in compared if item.outcome in ("differs", "content identical")]
-    if counts["differs"]:
-        verdict = "differs"
-    elif wrong:
-        verdict = "content identical"
-    else:
-        verdict = "identical" if done == len(compared) else "identical as far as compared"
-    for item in compared:
-        digest = item.expected[:19] if item.expected is not None else ""
-        say(f"  {item.part:24} {item.outcome:17}  {digest}{f'  {item.detail}' if item.detail else ''}")
-        for line in item.files:
-            say(f"    {line}")
-        if item.cause:
-            say(f"    likely cause: {item.cause}")
-    say(f"compared {done} of {counted(len(compared), 'part')}")
-    if not done:
-        raise DiffersError("nothing was compared", id="verify-compared-nothing", where=subject.name)
-    if json:
-        parts = [asdict(item) for item in compared]
-        print_json({"image": subject.image.digest, "plan": subject.origin, "verdict": verdict, "parts": parts})
-    else:
-        print(verdict)
-    if wrong:
-        raise DiffersError(
-            f"{len(wrong)} of {done} parts differ from what the plan makes",
-            id="verify-differs",
-            where=subject.name,
-            cause=f"{wrong[0].part}: {wrong[0].cause or wrong[0].detail or 'its digest'}",
-        )

@@ -1,0 +1,63 @@
+"""The outcome of `builder verify`: printed part by part, and as one verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+from builder.cli.output import counted, print_json, say
+from builder.errors import DiffersError
+from builder.verify.compare import Compared
+
+
+def verdict_on(compared: Sequence[Compared], said: Sequence[Compared], where: str) -> str:
+    """Print the outcome of each part; the verdict on the image. said: of SBOMs and provenance.
+
+    Raises DiffersError when nothing was compared.
+    """
+    for item in (*compared, *said):
+        digest = item.expected[:19] if item.expected is not None else ""
+        say(f"  {item.part:24} {item.outcome:17}  {digest}{f'  {item.detail}' if item.detail else ''}")
+        for line in item.files:
+            say(f"    {line}")
+        if item.cause:
+            say(f"    likely cause: {item.cause}")
+    done = sum(item.outcome != "not compared" for item in compared)
+    say(f"compared {done} of {counted(len(compared), 'part')}")
+    if not done:
+        raise DiffersError("nothing was compared", id="verify-compared-nothing", where=where)
+    outcomes = {item.outcome for item in compared}
+    if "differs" in outcomes:
+        return "differs"
+    if "content identical" in outcomes:
+        return "content identical"
+    return "identical" if done == len(compared) else "identical as far as compared"
+
+
+def conclude(
+    about: Mapping[str, str],
+    verdict: str,
+    compared: Sequence[Compared],
+    said: Sequence[Compared],
+    *,
+    where: str,
+    json: bool,
+) -> None:
+    """Print the verdict. about: further members of the JSON. Raises DiffersError.
+
+    An identical image about which something wrong is said has the verdict `statements differ`.
+    """
+    if verdict.startswith("identical") and any(item.outcome == "differs" for item in said):
+        verdict = "statements differ"
+    if json:
+        print_json({**about, "verdict": verdict, "parts": [asdict(item) for item in (*compared, *said)]})
+    else:
+        print(verdict)
+    wrong = [item for item in (*compared, *said) if item.outcome in ("differs", "content identical")]
+    if wrong:
+        raise DiffersError(
+            f"{counted(len(wrong), 'part')} of the image or of what is said about it differ from what the plan makes",
+            id="verify-differs",
+            where=where,
+            cause=f"{wrong[0].part}: {wrong[0].cause or wrong[0].detail or 'its digest'}",
+        )

@@ -1,0 +1,74 @@
+"""`builder sbom`: what an image consists of, as CycloneDX or SPDX."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from builder.attest.cyclonedx import cyclonedx
+from builder.attest.inventory import Inventory
+from builder.attest.spdx import spdx
+from builder.cli.image.built import built_image
+from builder.cli.options import BaseOption, CompressionOption, ProfileOption, SetOption
+from builder.cli.request import COMPRESSION, PLATFORM, PlanRequest
+from builder.errors import PinError, UsageError
+from builder.model.canonical import canonical
+from builder.model.plan import Plan
+from builder.model.reference import Reference
+from builder.project import Project
+from builder.registry.client import Registry
+from builder.smoke.image.remote import remote_image
+from builder.verify.bundles import bundles_of
+from builder.verify.inventory import built_inventory, image_inventory
+
+FORMATS = {"cyclonedx": cyclonedx, "spdx": spdx}
+
+
+def sbom(
+    reference: Annotated[
+        str | None, typer.Argument(metavar="[REF]", help="An image in a registry, instead of the recipe's built one.")
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option("--recipe", "-r", help="Name of the recipe; `builder list` shows all.")
+    ] = None,
+    base: BaseOption = None,
+    set_: SetOption = None,
+    profile: ProfileOption = None,
+    compression: CompressionOption = COMPRESSION,
+    format: Annotated[str, typer.Option("--format", "-f", help="cyclonedx (1.6) or spdx (2.3).")] = "cyclonedx",
+) -> None:
+    """Print the bill of materials of an image as JSON: packages, distributions, sources, toolchain.
+
+    The files of the image are read, whatever is attached to it. Equal images have equal documents. Example:
+    builder sbom --recipe nemotron-omni --format spdx >omni.spdx.json
+    """
+    if format not in FORMATS:
+        raise UsageError(f"there is no format {format!r}", id="sbom-format-unknown", cause="cyclonedx or spdx")
+    if (reference is None) == (recipe is None):
+        raise UsageError("name either an image or a recipe", id="sbom-image-not-given", next="REF, or --recipe NAME")
+    if recipe is None:
+        found = _remote(Reference.parse(str(reference)))
+    else:
+        request = PlanRequest(recipe, base, tuple(set_ or ()), profile, PLATFORM, compression)
+        found = built_inventory(*built_image(request, Project()))
+    # Not indented: the same bytes that `push` attaches.
+    sys.stdout.write(canonical(FORMATS[format](found)).decode() + "\n")
+
+
+def _remote(reference: Reference) -> Inventory:
+    """An image in a registry. Its plan is that of a bundle whose layers it names, if one is attached."""
+    client = Registry()
+    image = remote_image(reference, client)
+    plan: Plan | None = None
+    try:
+        named = [name for name in image.names if name]
+        for bundle in bundles_of(client, reference, image.digest):
+            if [layer.id for layer in bundle.plan.layers if layer.producer != "config"] == named:
+                plan = bundle.plan
+                break
+    except PinError:
+        plan = None
+    title = plan.recipe if plan is not None else reference.repository
+    return image_inventory(image, title, plan)

@@ -1,0 +1,207 @@
+"""Statements about an image in a registry: attached when it is pushed, read and judged by who signed them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from builder.attest import cyclonedx, spdx
+from builder.attest.envelope import MEDIA_TYPE, read_envelope, sign
+from builder.attest.inventory import Inventory, expected
+from builder.attest.keys import PublicKey, SigningKey
+from builder.attest.provenance import provenance
+from builder.attest.statement import (
+    CYCLONEDX,
+    LIMIT,
+    PROVENANCE,
+    SIGNED,
+    SPDX,
+    STATEMENT,
+    VALUES,
+    Statement,
+    read_statement,
+    write_statement,
+)
+from builder.digest import Digest
+from builder.errors import InvalidError, PinError
+from builder.jsontext import parse_json
+from builder.model.canonical import canonical
+from builder.model.plan import Plan
+from builder.model.reference import Reference
+from builder.oci.manifest import OCI_MANIFEST
+from builder.plan.bundle import write_bundle
+from builder.registry.client import Registry
+from builder.registry.referrers import attach, attached, read_attached
+from builder.verify.compare import Compared
+
+_TYPE = "dev.sigstore.bundle.predicateType"
+_CONTENT = {"dev.sigstore.bundle.content": "dsse-envelope"}
+"""Annotations of cosign: some clients select bundles by them."""
+_MOST = 100
+"""Artifacts of one type that are read of an image."""
+_NAMES = {PROVENANCE: "provenance", CYCLONEDX: "CycloneDX SBOM", SPDX: "SPDX SBOM"}
+
+
+@dataclass(frozen=True)
+class Said:
+    """A statement that is attached to an image, or a document that is attached without one.
+
+    artifact: its digest. signer: the key that signed it, None when it is none of the known ones. problem: why it does
+    not count; "" when it does.
+    """
+
+    artifact: Digest
+    statement: Statement | None
+    signer: PublicKey | None = None
+    problem: str = ""
+
+
+def statements_about(inventory: Inventory, plan: Plan) -> dict[str, dict[str, Any]]:
+    """What a push says about an image: the predicates by type."""
+    return {
+        PROVENANCE: provenance(plan, Digest.of(write_bundle(plan))),
+        CYCLONEDX: cyclonedx.cyclonedx(inventory),
+        SPDX: spdx.spdx(inventory),
+    }
+
+
+def attach_statements(
+    client: Registry,
+    target: Reference,
+    image: Digest,
+    size: int,
+    said: Mapping[str, Mapping[str, Any]],
+    key: SigningKey | None,
+) -> None:
+    """Attach statements to a pushed image. size: of its manifest, in bytes. said: predicates by type.
+
+    SBOMs are attached as they are, for scanners. With a key, the image as such and every statement is signed and
+    attached as a Sigstore bundle; without one, the statements that are no SBOMs are attached unsigned.
+    Raises NetworkError, PinError.
+    """
+    plain = {CYCLONEDX: cyclonedx.MEDIA_TYPE, SPDX: spdx.MEDIA_TYPE}
+    subject = _subject(image, size)
+    for kind, predicate in said.items():
+        if kind in plain:
+            attach(client, target, subject, canonical(predicate), plain[kind])
+        elif key is None:
+            statement = write_statement(image, kind, predicate)
+            attach(client, target, subject, statement, STATEMENT, {"in-toto.io/predicate-type": kind})
+    if key is not None:
+        attach_signed(client, target, image, size, {SIGNED: {}, **said}, key)
+
+
+def attach_signed(
+    client: Registry,
+    target: Reference,
+    image: Digest,
+    size: int,
+    said: Mapping[str, Mapping[str, Any]],
+    key: SigningKey,
+) -> list[Digest]:
+    """Sign statements and attach each as a Sigstore bundle; returns the digests of the artifacts.
+
+    Arguments and errors as those of `attach_statements`.
+    """
+    return [
+        attach(
+            client,
+            target,
+            _subject(image, size),
+            sign(write_statement(image, kind, predicate), key),
+            MEDIA_TYPE,
+            {**_CONTENT, _TYPE: kind},
+        )
+        for kind, predicate in said.items()
+    ]
+
+
+def _subject(image: Digest, size: int) -> dict[str, Any]:
+    return {"mediaType": OCI_MANIFEST, "digest": image, "size": size}
+
+
+def signed_statements(
+    client: Registry, reference: Reference, image: Digest, keys: Sequence[PublicKey]
+) -> Iterator[Said]:
+    """The signed statements that are attached to an image. keys: those whose statements count.
+
+    Anybody who may push can attach one, so one that is wrong does not count and is no failure. Raises NetworkError.
+    """
+    for descriptor in attached(client, reference, image, MEDIA_TYPE)[:_MOST]:
+        artifact = Digest(descriptor["digest"])
+        try:
+            blob = read_attached(client, reference, descriptor, 2 * LIMIT).payload
+            envelope = read_envelope(blob, f"statement {artifact}")
+            signer = envelope.signer(keys)
+            if signer is None:
+                yield Said(artifact, None, None, "it is signed by another key")
+                continue
+            statement = envelope.statement()
+        except (InvalidError, PinError) as error:
+            yield Said(artifact, None, None, error.what)
+            continue
+        other = "" if image in statement.subjects else f"it is about another image, {statement.subjects[0]}"
+        yield Said(artifact, statement, signer, other)
+
+
+def compare_statements(client: Registry, reference: Reference, image: Digest, plan: Plan) -> Iterator[Compared]:
+    """SBOMs and provenance that are attached to an image, signed or not, against the plan that makes it.
+
+    Raises NetworkError.
+    """
+    for artifact, kind, document in _documents(client, reference, image):
+        name = f"{_NAMES[kind]} {artifact.short}"
+        problem = document if isinstance(document, str) else _problem(kind, document, plan)
+        yield Compared(name, "differs" if problem else "identical", artifact, None, problem)
+
+
+def _documents(
+    client: Registry, reference: Reference, image: Digest
+) -> Iterator[tuple[Digest, str, Mapping[str, Any] | str]]:
+    """Digest, type and content of each document; a text says why one cannot be read."""
+    types = {cyclonedx.MEDIA_TYPE: CYCLONEDX, spdx.MEDIA_TYPE: SPDX, STATEMENT: PROVENANCE, MEDIA_TYPE: None}
+    for media_type, kind in types.items():
+        for descriptor in attached(client, reference, image, media_type)[:_MOST]:
+            artifact = Digest(descriptor["digest"])
+            try:
+                blob = read_attached(client, reference, descriptor, 2 * LIMIT).payload
+                if media_type in (STATEMENT, MEDIA_TYPE):
+                    where = f"statement {artifact}"
+                    payload = read_envelope(blob, where).payload if media_type == MEDIA_TYPE else blob
+                    statement = read_statement(payload, where)
+                    if statement.type in _NAMES and image in statement.subjects:
+                        yield artifact, statement.type, statement.predicate
+                    continue
+                document = parse_json(blob, VALUES)
+                yield artifact, str(kind), document if isinstance(document, dict) else "it is no JSON object"
+            except (InvalidError, PinError, ValueError) as error:
+                # A statement that cannot be read says nothing; an SBOM is known by its media type.
+                if kind is not None and media_type != STATEMENT:
+                    yield artifact, kind, f"it cannot be read: {getattr(error, 'what', error)}"
+
+
+def _problem(kind: str, document: Mapping[str, Any], plan: Plan) -> str:
+    """In what a document differs from a plan; "" when it does not."""
+    if kind == PROVENANCE:
+        wanted = provenance(plan, Digest.of(write_bundle(plan)))["buildDefinition"]
+        found = document.get("buildDefinition")
+        parts = [name for name in wanted if not isinstance(found, dict) or found.get(name) != wanted[name]]
+        return f"{', '.join(parts)} of the plan differ" if parts else ""
+    try:
+        listed = (cyclonedx if kind == CYCLONEDX else spdx).listed(document)
+    except ValueError as error:
+        return str(error)
+    ours = expected(plan)
+    # What a base brings is not in the plan.
+    hermetic = plan.base_image is None
+    problems = {
+        "lacks": [purl for purl in ours if purl not in listed],
+        "has another hash for": [purl for purl in ours if purl in listed and listed[purl] != ours[purl]],
+        "lists what is not in the image:": [purl for purl in listed if purl not in ours] if hermetic else [],
+    }
+    return "; ".join(
+        f"it {words} {', '.join(purls[:3])}{f' and {len(purls) - 3} more' if len(purls) > 3 else ''}"
+        for words, purls in problems.items()
+        if purls
+    )

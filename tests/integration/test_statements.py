@@ -1,0 +1,323 @@
+"""What `push` attaches to an image besides its bundle, read by the tools of others; and who vouches for it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.json_format import ParseDict
+from in_toto_attestation.predicates.provenance.v1.provenance_pb2 import Provenance
+from in_toto_attestation.v1.statement_pb2 import Statement
+
+from builder.attest import cyclonedx, spdx
+from builder.attest.envelope import MEDIA_TYPE
+from builder.attest.statement import CYCLONEDX, PROVENANCE, REBUILT, SIGNED, SPDX, STATEMENT
+from builder.digest import Digest
+from builder.model.canonical import canonical
+from builder.model.reference import Reference
+from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
+from builder.registry.auth import Credentials
+from builder.registry.client import Registry
+from builder.registry.config import RegistriesConfig
+from builder.registry.referrers import attach, attached, read_attached
+from tests.support.cli import Cli, CommandResult
+from tests.support.statements import client, cosign, new_key, problems, run
+
+pytestmark = [
+    pytest.mark.registry,
+    pytest.mark.skipif(shutil.which("docker-registry") is None, reason="docker-registry is not installed"),
+]
+RECIPE = ("--recipe", "tiny")
+needs_cosign = pytest.mark.skipif(client("cosign") is None, reason="there is no cosign; scripts/test unpacks it")
+needs_oras = pytest.mark.skipif(client("oras") is None, reason="there is no oras; scripts/test unpacks it")
+
+
+class Signed:
+    """The small image in a registry, pushed with a key."""
+
+    def __init__(self, cli: Cli, host: str, name: str) -> None:
+        self.cli = cli
+        self.registry = Registry(config=RegistriesConfig(), credentials=Credentials())
+        self.target = f"{host}/said/{name}:1"
+        self.private, self.public = new_key(cli.folder, "own")
+        self.other_private, self.other_public = new_key(cli.folder, "other")
+        self.digest = self.push("--key", str(self.private))
+
+    def push(self, *words: str) -> Digest:
+        assert self.cli("build", *RECIPE).code == 0
+        said = self.cli("push", self.target, *RECIPE, *words)
+        assert said.code == 0, said.err
+        return Digest(said.out.strip().rpartition("@")[2])
+
+    @property
+    def pinned(self) -> str:
+        return self.target.removesuffix(":1") + f"@{self.digest}"
+
+    def verify(self, *words: str) -> CommandResult:
+        """`builder verify REF` where there is no project and nothing is built."""
+        empty = self.cli.folder / "empty"
+        empty.mkdir(exist_ok=True)
+        more = {"BUILDER_PROJECT": str(empty), "BUILDER_STORE": str(self.cli.folder / "stranger")}
+        return self.cli("verify", self.target, *words, **more)
+
+    def people(self, public: Path | None = None) -> CommandResult:
+        """Only the signatures."""
+        return self.verify("--no-rebuild", "--signed-by", str(public or self.public))
+
+    def payloads(self, kind: str) -> list[bytes]:
+        """The blobs of the artifacts of a type."""
+        place = Reference.parse(self.target)
+        found = attached(self.registry, place, self.digest, kind)
+        return [read_attached(self.registry, place, item, 1 << 22).payload for item in found]
+
+    def statement(self, kind: str) -> dict[str, Any]:
+        """The signed statement of a type."""
+        for payload in self.payloads(MEDIA_TYPE):
+            found: dict[str, Any] = json.loads(base64.b64decode(json.loads(payload)["dsseEnvelope"]["payload"]))
+            if found["predicateType"] == kind:
+                return found
+        raise AssertionError(kind)
+
+    def forget(self) -> None:
+        """Remove all that is attached."""
+        nothing = b'{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}'
+        place = Reference.parse(self.target)
+        self.registry.put_manifest(Reference(place.registry, place.repository, self.digest.tag), nothing, OCI_INDEX)
+
+    def attach(self, payload: bytes, kind: str, subject: Digest | None = None) -> None:
+        """Attach a blob to the image."""
+        about = {"mediaType": OCI_MANIFEST, "digest": subject or self.digest, "size": 1}
+        attach(self.registry, Reference.parse(self.target), about, payload, kind)
+
+
+@pytest.fixture
+def signed(online: Cli, host: str, request: pytest.FixtureRequest) -> Signed:
+    return Signed(online, host, "".join(letter for letter in request.node.name.lower() if letter.isalnum()))
+
+
+@needs_cosign
+def test_cosign_verifies_the_image_and_each_statement(signed: Signed) -> None:
+    said = cosign("verify", signed.pinned, signed.public)
+    assert said.returncode == 0, said.stderr
+    assert json.loads(said.stdout)[0]["critical"]["image"]["docker-manifest-digest"] == signed.digest
+    for kind in ("slsaprovenance1", "cyclonedx", "spdxjson"):
+        said = cosign("verify-attestation", signed.pinned, signed.public, "--type", kind)
+        assert said.returncode == 0, said.stderr
+    for verb, words in (("verify", ()), ("verify-attestation", ("--type", "cyclonedx"))):
+        assert cosign(verb, signed.pinned, signed.other_public, *words).returncode != 0
+
+
+@needs_cosign
+def test_a_signature_of_cosign_is_read(signed: Signed) -> None:
+    home = signed.cli.folder
+    words = ("--allow-insecure-registry", "--yes", "--use-signing-config=false", "--tlog-upload=false")
+    assert run("cosign", "generate-key-pair", "--output-key-prefix", str(home / "theirs"), home=home).returncode == 0
+    made = run("cosign", "sign", "--key", str(home / "theirs.key"), *words, signed.pinned, home=home)
+    assert made.returncode == 0, made.stderr
+    said = signed.people(home / "theirs.pub")
+    assert (said.code, said.out) == (0, "signed\n"), said.err
+
+
+@needs_oras
+def test_oras_lists_what_is_attached(signed: Signed) -> None:
+    said = run("oras", "discover", "--plain-http", "--format", "json", signed.pinned, home=signed.cli.folder)
+    assert said.returncode == 0, said.stderr
+    kinds = [item["artifactType"] for item in json.loads(said.stdout)["referrers"]]
+    assert kinds.count(MEDIA_TYPE) == 4
+    assert {cyclonedx.MEDIA_TYPE, spdx.MEDIA_TYPE} <= set(kinds)
+
+
+@pytest.mark.skipif(shutil.which("skopeo") is None, reason="skopeo is not installed")
+def test_skopeo_reads_the_same_image(signed: Signed) -> None:
+    import subprocess
+
+    words = ["skopeo", "inspect", "--raw", "--tls-verify=false", f"docker://{signed.target}"]
+    done = subprocess.run(words, capture_output=True, check=True)
+    assert Digest.of(done.stdout) == signed.digest
+
+
+def test_validators_read_the_documents(signed: Signed) -> None:
+    for kind, media_type in ((CYCLONEDX, cyclonedx.MEDIA_TYPE), (SPDX, spdx.MEDIA_TYPE)):
+        (document,) = signed.payloads(media_type)
+        assert problems(json.loads(document)) == []
+        assert signed.statement(kind)["predicate"] == json.loads(document)
+        format = "cyclonedx" if kind == CYCLONEDX else "spdx"
+        assert signed.cli("sbom", *RECIPE, "--format", format).out.encode() == document + b"\n"
+        assert signed.cli("sbom", signed.target, "--format", format).out.encode() == document + b"\n"
+    found = signed.statement(PROVENANCE)
+    assert ParseDict(found, Statement()).predicate_type == PROVENANCE
+    predicate = ParseDict(found["predicate"], Provenance())
+    assert {item.name for item in predicate.build_definition.resolved_dependencies} >= {"alpha-1.0-py3-none-any.whl"}
+
+
+def test_pushing_again_attaches_nothing_new(signed: Signed) -> None:
+    before = signed.payloads(MEDIA_TYPE)
+    assert signed.push("--key", str(signed.private)) == signed.digest
+    assert signed.payloads(MEDIA_TYPE) == before and len(before) == 4
+
+
+def test_without_a_key_statements_are_not_signed(online: Cli, host: str) -> None:
+    signed = Signed.__new__(Signed)
+    signed.cli, signed.target = online, f"{host}/said/unsigned:1"
+    signed.registry = Registry(config=RegistriesConfig(), credentials=Credentials())
+    signed.digest = signed.push()
+    assert signed.payloads(MEDIA_TYPE) == []
+    (statement,) = signed.payloads(STATEMENT)
+    assert json.loads(statement)["predicateType"] == PROVENANCE
+    _, public = new_key(online.folder, "own")
+    signed.people(public).failed(4, "statement-missing")
+    said = signed.verify()
+    assert (said.code, said.out) == (0, "identical\n"), said.err
+
+
+def test_who_vouches_for_an_image(signed: Signed) -> None:
+    said = signed.people()
+    assert (said.code, said.out) == (0, "signed\n"), said.err
+    for words in ("the image", "its provenance", "its SBOM (SPDX)"):
+        assert f"signed by {signed.public}: {words}\n" in said.err
+    assert "nothing was rebuilt" in said.err
+    said = signed.verify("--signed-by", str(signed.public))
+    assert (said.code, said.out) == (0, "identical\n"), said.err
+    signed.verify("--no-rebuild").failed(2, "verify-checks-nothing")
+
+
+def other_image(signed: Signed) -> None:
+    """The signatures of another image, attached to this one."""
+    bundles = signed.payloads(MEDIA_TYPE)
+    signed.cli.small.files["recipes/tiny.yaml"]["env"]["LAST"] = "changed"
+    signed.digest = signed.push()
+    for bundle in bundles:
+        signed.attach(bundle, MEDIA_TYPE)
+
+
+def other_key(signed: Signed) -> None:
+    """Signatures by a key that nobody asked for."""
+    signed.forget()
+    signed.push("--key", str(signed.other_private))
+
+
+def changed_payload(signed: Signed) -> None:
+    """The statements of others under a signature of this key."""
+    bundles = [json.loads(item) for item in signed.payloads(MEDIA_TYPE)]
+    signed.forget()
+    payloads = [item["dsseEnvelope"]["payload"] for item in bundles]
+    for item, payload in zip(bundles, reversed(payloads), strict=True):
+        item["dsseEnvelope"]["payload"] = payload
+        signed.attach(canonical(item), MEDIA_TYPE)
+
+
+def damaged(signed: Signed) -> None:
+    """Bundles that are cut, of another type, and none at all."""
+    bundle = signed.payloads(MEDIA_TYPE)[0]
+    signed.forget()
+    for payload in (bundle[:-9], b"{}", b"[]", bundle.replace(b"vnd.in-toto+json", b"vnd.other+json"), b"\xff"):
+        signed.attach(payload, MEDIA_TYPE)
+
+
+def swapped_layer(signed: Signed) -> None:
+    """A manifest with another layer, under the tag of the image, and with its signatures."""
+    place = Reference.parse(signed.target)
+    manifest = json.loads(signed.registry.manifest(place).data)
+    manifest["layers"][1] = manifest["layers"][0]
+    bundles = signed.payloads(MEDIA_TYPE)
+    signed.digest = signed.registry.put_manifest(place, canonical(manifest), OCI_MANIFEST)
+    for bundle in bundles:
+        signed.attach(bundle, MEDIA_TYPE)
+
+
+@pytest.mark.parametrize("fault", [other_image, other_key, changed_payload, damaged, swapped_layer])
+def test_what_does_not_count(signed: Signed, fault: Callable[[Signed], None]) -> None:
+    fault(signed)
+    said = signed.people()
+    said.failed(4, "statement-missing")
+    assert "does not count: statement" in said.err
+    if client("cosign") is not None:
+        assert cosign("verify", signed.pinned, signed.public).returncode != 0
+
+
+def without(document: dict[str, Any], member: str) -> bytes:
+    """The document without its last Python distribution."""
+    rows = document[member]
+    del rows[max(place for place, row in enumerate(rows) if "pkg:pypi/" in json.dumps(row))]
+    return canonical(document)
+
+
+@pytest.mark.parametrize("kind", [cyclonedx.MEDIA_TYPE, spdx.MEDIA_TYPE])
+@pytest.mark.parametrize("fault", ["short", "cut", "changed", "more"])
+def test_an_sbom_that_is_not_of_the_image(signed: Signed, kind: str, fault: str) -> None:
+    (document,) = signed.payloads(kind)
+    if fault == "short":
+        bad = without(json.loads(document), "components" if kind == cyclonedx.MEDIA_TYPE else "packages")
+    elif fault == "cut":
+        bad = document[: len(document) // 2]
+    elif fault == "changed":
+        (digest,) = {line[:64] for line in document.decode().split('"') if len(line) == 64 and line in sums(signed)}
+        bad = document.replace(digest.encode(), b"0" * 64)
+    else:
+        bad = document.replace(b"pkg:pypi/gamma@", b"pkg:pypi/delta@")
+    signed.attach(bad, kind)
+    said = signed.verify()
+    assert said.code == 8 and said.out == "statements differ\n" and "[verify-differs]" in said.err, said.err
+    words = {
+        "short": "it lacks pkg:pypi/gamma@1.0",
+        "cut": "it cannot be read",
+        "changed": "it has another hash for pkg:pypi/gamma@1.0",
+        "more": "lists what is not in the image: pkg:pypi/delta@1.0",
+    }
+    assert words[fault] in said.err
+
+
+def sums(signed: Signed) -> set[str]:
+    """The hash of one wheel."""
+    wheels = signed.cli.small.files["recipes/locks/tiny-wheels.json"]["wheels"]
+    return {item["sha256"] for item in wheels if item["name"] == "gamma"}
+
+
+def test_provenance_of_another_plan(signed: Signed) -> None:
+    statement = signed.statement(PROVENANCE)
+    statement["predicate"]["buildDefinition"]["resolvedDependencies"].pop()
+    signed.attach(canonical(statement), STATEMENT)
+    said = signed.verify()
+    assert said.code == 8 and "resolvedDependencies of the plan differ" in said.err, said.err
+
+
+def test_a_rebuild_is_attested(signed: Signed) -> None:
+    said = signed.verify("--attest", "--key", str(signed.other_private))
+    assert (said.code, said.out) == (0, "identical\n"), said.err
+    predicate = signed.statement(REBUILT)["predicate"]
+    assert predicate["verdict"] == "identical"
+    assert {part["part"] for part in predicate["parts"] if "key" in part} >= {"root", "placed"}
+    said = signed.people(signed.other_public)
+    assert said.code == 0 and "a rebuild: identical, on " in said.err, said.err
+    if client("cosign") is not None:
+        read = cosign("verify-attestation", signed.pinned, signed.other_public, "--type", REBUILT)
+        assert read.returncode == 0, read.stderr
+    signed.verify("--attest").failed(2, "attest-incomplete")
+
+
+def test_a_difference_is_attested(signed: Signed) -> None:
+    signed.cli.small.files["recipes/tiny.yaml"]["env"]["LAST"] = "changed"
+    said = signed.cli("verify", signed.target, *RECIPE, "--attest", "--key", str(signed.other_private))
+    assert said.code == 8 and said.out == "differs\n", said.err
+    predicate = signed.statement(REBUILT)["predicate"]
+    assert predicate["verdict"] == "differs"
+    assert {part["part"] for part in predicate["parts"] if part["outcome"] == "differs"} >= {"config", "manifest"}
+    signed.people(signed.other_public).failed(8, "statement-says-differs")
+    # Of its own, the publisher still vouches for it.
+    assert signed.people().code == 0
+
+
+def test_keys(signed: Signed, tmp_path: Path) -> None:
+    hidden, public = new_key(tmp_path, "hidden", "secret")
+    signed.cli("push", signed.target, *RECIPE, "--key", str(hidden)).failed(3, "key-invalid")
+    said = signed.cli("push", signed.target, *RECIPE, BUILDER_KEY=str(hidden), BUILDER_KEY_PASSWORD="secret")
+    assert said.code == 0, said.err
+    assert signed.people(public).code == 0
+    signed.people(hidden).failed(3, "key-invalid")
+    signed.people(tmp_path / "none").failed(2, "key-unreadable")
+    assert SIGNED in {signed.statement(kind)["predicateType"] for kind in (SIGNED, PROVENANCE)}
