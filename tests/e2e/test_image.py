@@ -15,11 +15,18 @@ from typing import Any
 
 import pytest
 
+from builder.attest import cyclonedx, spdx
+from builder.model.reference import Reference
 from builder.project import Project
+from builder.registry.auth import Credentials
+from builder.registry.client import Registry
+from builder.registry.config import RegistriesConfig
+from builder.registry.referrers import attached, read_attached
 from builder.smoke.cpu.runc import RuncRunner
 from builder.smoke.cpu.runner import Command, run
 from tests.e2e.building import SMALL, WHAT, Build, Builds, builder
 from tests.e2e.emulated import STRANGER, inside_docker, inside_sandbox
+from tests.e2e.inventory import check, independent
 from tests.support.nightly import NIGHTLY, nightly
 
 pytestmark = [pytest.mark.engine, pytest.mark.registry, pytest.mark.qemu, pytest.mark.slow]
@@ -70,6 +77,16 @@ def test_the_registry_has_it_under_the_same_digest(first: Build, pushed: str) ->
         ["skopeo", "inspect", "--tls-verify=false", f"docker://{pushed}"], capture_output=True, check=True
     )
     assert json.loads(shown.stdout)["Architecture"] == "arm64"
+
+
+def test_its_sboms_list_what_is_installed_and_nothing_else(first: Build, pushed: str, folder: Path) -> None:
+    metadata = folder / "metadata"
+    installed = independent(first.store, first.digest, metadata)
+    client, place = Registry(config=RegistriesConfig(), credentials=Credentials()), Reference.parse(pushed)
+    for kind in (cyclonedx.MEDIA_TYPE, spdx.MEDIA_TYPE):
+        (descriptor,) = attached(client, place, first.digest, kind)
+        check(json.loads(read_attached(client, place, descriptor, 1 << 22).payload), installed)
+    shutil.rmtree(metadata)
 
 
 def test_skopeo_copies_it_unchanged(first: Build, pushed: str, folder: Path) -> None:

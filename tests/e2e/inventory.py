@@ -1,4 +1,4 @@
-"""The SBOMs of nemotron-omni against dpkg and Python, which read the image's files by themselves."""
+"""What is installed in an image, as dpkg and Python read it from the files of its layers; and the SBOMs beside that."""
 
 from __future__ import annotations
 
@@ -10,18 +10,9 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-import pytest
 import zstandard
 
-from tests.e2e.building import WHAT, Build, builder
 from tests.support.statements import problems
-
-pytestmark = [pytest.mark.engine, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def installed(first: Build, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    return independent(first.store, first.digest, tmp_path_factory.mktemp("metadata"))
 
 
 def independent(store: Path, image: str, folder: Path) -> set[str]:
@@ -72,22 +63,13 @@ def named(purl: str) -> str:
     return f"{ {'pypi': 'python'}.get(kind, kind) } {name} {version}"
 
 
-def check(text: str, installed: set[str]) -> None:
-    """An SBOM is valid, and lists what is installed, the compiled sources and the unpacked wheels."""
-    document = json.loads(text)
+def check(document: dict[str, Any], installed: set[str]) -> None:
+    """An SBOM is valid, and lists what is installed, the compiled sources, the unpacked wheels and nothing else."""
     assert problems(document) == []
     listed = [named(purl) for purl in purls(document)]
     assert len(listed) == len(set(listed))
     others = {name for name in listed if not name.startswith(("deb ", "python "))}
     assert set(listed) - others == installed
     assert len(installed) > 300
-    assert {name.partition("@")[0] for name in others} >= {"github nvidia/nccl v2.29.7-1"}
-    assert all(name.startswith(("github ", "generic nvidia-cuda-")) for name in others)
-
-
-@pytest.mark.parametrize("format", ["cyclonedx", "spdx"])
-def test_it_lists_what_is_installed_and_nothing_else(first: Build, installed: set[str], format: str) -> None:
-    done = builder("sbom", *WHAT, "--format", format, store=first.store)
-    assert done.returncode == 0, done.stderr
-    check(done.stdout, installed)
-    assert builder("sbom", *WHAT, "--format", format, store=first.store).stdout == done.stdout
+    assert "github nvidia/nccl v2.29.7-1" in others
+    assert all(name.startswith(("github nvidia/nccl ", "generic nvidia-")) for name in others)
