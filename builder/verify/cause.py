@@ -43,6 +43,7 @@ _PATTERNS = (
     ("process id or counter", re.compile(rb"(?<!\d)\d{1,7}(?!\d)")),
 )
 _STRINGS = re.compile(r"\.comment|\.rodata.*|\.data.*|\.nv_fatbin|\.strtab|\.dynstr|\.debug_(line_)?str")
+_BUILD_ID = ".note.gnu.build-id"
 _CODE = re.compile(r"\.text.*|\.init|\.fini|\.plt.*|\.debug_info|\.eh_frame")
 _BEFORE, _AFTER = re.compile(rb"[\t\x20-\x7e]*\Z"), re.compile(rb"[\t\x20-\x7e]*")
 _WORDS = re.compile(rb"[\s,;{}\[\]\0]+")
@@ -72,8 +73,8 @@ def examine(path: str, old: Data, new: Data) -> Finding:
         except ValueError:
             pass
         else:
-            place = f"section {found.pairs[0].name}" if found.pairs else _place(old, _first(old, new))
-            return Finding(path, place, _elf_cause(found, old, new), found.lines)
+            section, cause = _elf_cause(found, old, new)
+            return Finding(path, f"section {section}" if section else _place(old, _first(old, new)), cause, found.lines)
     at = _first(old, new)
     cause = _header_time(old, new, at) or _order(old, new) or likely(_line(old, at), _line(new, at))
     return Finding(path, _place(old, at), cause)
@@ -89,26 +90,31 @@ def likely(old: bytes, new: bytes) -> str:
     return ""
 
 
-def _elf_cause(found: ElfDifference, old: Data, new: Data) -> str:
-    """The first cause that a section shows, the compiler's own names first."""
+def _elf_cause(found: ElfDifference, old: Data, new: Data) -> tuple[str, str]:
+    """The section that shows a cause, and the cause; the compiler's own name first.
+
+    Without a cause, the first section that differs. The build id is a hash over the others, and comes last.
+    """
     both = {pair.name: (pair.old, pair.new) for pair in found.pairs if pair.old is not None and pair.new is not None}
     if ".comment" in both:
         one, other = (_Part(data, row)[:_AROUND] for data, row in zip((old, new), both[".comment"], strict=True))
-        return f"another compiler: {_shown(one)}, not {_shown(other)}"
-    if found.code[0] != found.code[1]:
-        return f"another compiler flag: GPU code {found.code[0]}, not {found.code[1]}"
+        return ".comment", f"another compiler: {_shown(one)}, not {_shown(other)}"
+    names = [pair.name for pair in found.pairs if pair.name != _BUILD_ID]
+    if found.code[0] != found.code[1] and names:
+        section = ".nv_fatbin" if ".nv_fatbin" in names else names[0]
+        return section, f"another compiler flag: GPU code {found.code[0]}, not {found.code[1]}"
     for name, (one_row, other_row) in both.items():
         if _STRINGS.fullmatch(name):
             first, second = _Part(old, one_row), _Part(new, other_row)
             at = _first(first, second)
             if cause := likely(_line(first, at), _line(second, at)):
-                return cause
-    names = {pair.name for pair in found.pairs}
-    if names == {".note.gnu.build-id"}:
-        return "another path or flag: only the linker's build id differs"
-    if any(_CODE.fullmatch(name) for name in names):
-        return "another compiler flag or source: the machine code differs, and the compiler is the same"
-    return ""
+                return name, cause
+    if not names:
+        only = "another path or flag: only the linker's build id differs"
+        return (_BUILD_ID, only) if found.pairs else ("", "")
+    if code := next((name for name in names if _CODE.fullmatch(name)), None):
+        return code, "another compiler flag or source: the machine code differs, and the compiler is the same"
+    return names[0], ""
 
 
 class _Part:

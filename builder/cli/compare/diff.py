@@ -88,7 +88,9 @@ def _compare(old: Operand, new: Operand, store: Store, commit_of: CommitOf, *, d
         one, other = read_both(old.image, new.image, store_listing(store))
         names = image_contents(old.name, one, commit_of), image_contents(new.name, other, commit_of)
         files = differing_in(one, other)
-        paths = [file.path for file in files if file.in_content][:_EXAMINED] if deep else []
+        paths = [file.path for file in files if file.in_content] if deep else []
+        # Programs and libraries first: a text explains itself.
+        paths = sorted(paths, key=lambda path: one.entries[path].machine is None)[:_EXAMINED]
         findings = list(_findings(one, other, paths))
         deeper = ""
         if text and paths:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from builder.cli.compare.operand import project_at
+from builder.cli.compare.operand import project_at, unknown_revision
 from builder.cli.compare.summary import short
 from builder.cli.options import BaseOption, JsonOption, ProfileOption, RecipeOption, SetOption
 from builder.cli.output import print_json, size
@@ -59,7 +59,7 @@ def explain(
     if since is not None:
         with project_at(project, since) as older:
             if older is None:
-                raise UsageError(f"git knows no revision {since!r}", id="revision-unknown", where=str(project.roots[0]))
+                raise unknown_revision(since, project)
             old = request.plan(older)
     rows = [_row(project, store, plan, each, old) for each in chosen]
     if json_:

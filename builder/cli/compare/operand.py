@@ -55,7 +55,19 @@ def find_operand(text: str, project: Project, store: Store) -> Operand:
         with project_at(project, revision) as older:
             if older is not None:
                 return Operand(text, _at(older, text, rest))
+        if "/" not in revision and (not rest or rest.partition("@")[0] in project.recipe_names()):
+            raise unknown_revision(revision, project)
     return Operand(text, image=remote_image(Reference.parse(text)))
+
+
+def unknown_revision(revision: str, project: Project) -> UsageError:
+    """The error for a revision that is not in the project's repository."""
+    return UsageError(
+        f"git knows no revision {revision[:100]!r} of the project",
+        id="revision-unknown",
+        where=str(project.roots[0]),
+        cause="the project is in no git repository, git is missing, or the name is wrong",
+    )
 
 
 @contextmanager

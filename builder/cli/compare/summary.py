@@ -12,7 +12,7 @@ from builder.plan.diff import PROGRAM, Change, Contents, Kind, compared_kinds
 WIDTH = 80
 _TITLE = 11
 _TARGET = re.compile(r"\w+(?= \()")
-_WRAPPED = {"python": 4, "option": 3, "env": 2, "gpu code": 2}
+_WRAPPED = {"python": 3, "option": 3, "env": 2, "gpu code": 2}
 """Lines of a kind in the summary; 1 for others."""
 
 TITLES: dict[Kind, str] = {
@@ -41,7 +41,7 @@ def summary(old: Contents, new: Contents, changes: Sequence[Change], files: str 
     )
     for title, kind, name in main:
         if kind in kinds and old.of != "lock":
-            yield from _row(title, _versions(old, new, kind, name), 2)
+            yield from _row(title, _versions(old, new, kind, name), 2 if name == "nccl" else 1)
     for kind in kinds:
         mine = [change for change in changes if change.kind == kind]
         if mine:
@@ -51,7 +51,7 @@ def summary(old: Contents, new: Contents, changes: Sequence[Change], files: str 
             words = ", ".join(change.name if kind == "layer" else short(change) for change in shown)
             yield from _row(TITLES[kind], _counts(mine) + (f": {words}" if words else ""), _WRAPPED.get(kind, 1))
     if same := [TITLES[kind] for kind in kinds if not any(change.kind == kind for change in changes)]:
-        yield from _row("the same", ", ".join(same), 2)
+        yield from _row("the same", ", ".join(same), 1)
     if files is not None:
         yield from _row("files", files, 1)
     if old.of == new.of and old.size != new.size:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from builder.cli.compare.summary import summary
+from builder.plan.diff import KINDS, Contents, Fact, differences
 from tests.support.cli import Cli, CommandResult
 from tests.support.gitrepo import git
 from tests.support.images import Member, distribution, elf, fatbin, layout, pack, tar
@@ -75,6 +78,19 @@ def test_two_images(cli: Cli, tmp_path: Path) -> None:
     assert "~ python vllm: 0.20.0 → 0.23.0" in every and "section .nv_fatbin" in every
 
 
+def test_a_summary_fits_on_one_screen() -> None:
+    def contents(version: str) -> Contents:
+        facts = {kind: {f"{'n' * 30}{number}": Fact(version * 50) for number in range(100)} for kind in KINDS}
+        for kind, name in (("python", "vllm"), ("python", "torch"), ("source", "nccl"), ("setting", "NCCL functions")):
+            facts[kind][name] = Fact(version * 50)  # type: ignore[index]
+        return Contents(f"registry.example/{'name' * 30}", "image", facts, len(version))
+
+    old, new = contents("1"), contents("2 x")
+    for one, other in ((old, new), (old, replace(new, facts={kind: {} for kind in KINDS})), (old, old)):
+        lines = list(summary(one, other, differences(one, other), "9 files changed, 100000 new, 100000 gone"))
+        assert len(lines) <= 24 and max(map(len, lines)) <= 80, "\n".join(lines)
+
+
 def test_the_same_image(cli: Cli, tmp_path: Path) -> None:
     one, two = image(tmp_path / "one", change=True), image(tmp_path / "two", change=True)
     said = cli("diff", one, two)
@@ -91,6 +107,22 @@ def test_two_layers(cli: Cli, tmp_path: Path) -> None:
     assert "1 file changed" in said.out and "opt/x, line 1: process id: pid 17, not pid 18" in said.out
     assert cli("diff", str(paths[0]), str(paths[0])).code == 0
     cli("diff", str(paths[0]), "tiny").failed(2, "diff-kinds-differ")
+
+
+def test_diffoscope_is_called_for_the_first_file(cli: Cli, tmp_path: Path) -> None:
+    (cli.folder / "bin").mkdir()
+    program = cli.folder / "bin" / "diffoscope"
+    program.write_text("#!/bin/sh\necho spoken\nfor last; do :; done\n/bin/cat first second\nexit 1\n")
+    program.chmod(0o755)
+    paths = []
+    for name in ("one", "two"):
+        paths.append(tmp_path / f"{name}.tar")
+        paths[-1].write_bytes(tar({f"opt/{file}": f"{file} of {name}\n".encode() for file in "xyz"}))
+    words = ("diff", *map(str, paths))
+    assert cli(*words, "--details").out.endswith("spoken\nx of one\nx of two\n")
+    assert "spoken" not in cli(*words).out + cli(*words, "--json").out
+    program.write_text("#!/bin/sh\nexit 2\n")
+    assert cli(*words, "--details").code == 8
 
 
 def test_recipes_bundles_and_images_of_the_store(online: Cli, tmp_path: Path) -> None:
@@ -139,6 +171,8 @@ def test_revisions(cli: Cli) -> None:
         ("/dev/null", 3, "diff-file-empty"),
         ("No Reference", 2, "reference-invalid"),
         ("--upload-pack=x:tiny", 2, ""),
+        ("v9:tiny", 2, "revision-unknown"),
+        ("v9:", 2, "revision-unknown"),
         ("tiny@nowhere", 2, "name-unknown"),
     ],
 )
