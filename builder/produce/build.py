@@ -73,8 +73,8 @@ class Builder:
     ) -> list[tuple[PlannedLayer, Task]]:
         """A task for each layer, the longest first, so that no large layer runs alone at the end.
 
-        All layers wait for the toolchain's root: the engine takes longest and needs the root, so nothing else takes
-        processors from it.
+        The engine takes longest and needs the toolchain's root, whose packing takes one processor. So only as many
+        layers are packed beside the root as there are other processors.
         """
         tasks: list[tuple[PlannedLayer, Task]] = []
         own = f"toolchain-{host_architecture()}"
@@ -82,9 +82,11 @@ class Builder:
         def order(layer: PlannedLayer) -> tuple[bool, bool, int]:
             return layer.id != own, not self._is_urgent(layer), -sum(item.size for item in layer.inputs)
 
+        urgent = sum(map(self._is_urgent, layers))
         for layer in sorted(layers, key=order):
             missing = {item.digest for item in layer.inputs if not self.store.has(item.digest)}
-            after = [task for other, task in tasks if other.id == own]
+            beside = not self._is_urgent(layer) and len(tasks) < urgent + self.jobs - 1
+            after = [] if beside else [task for other, task in tasks if other.id == own]
             run = partial(self._make, layer, engine, schedule)
             tasks.append((layer, schedule.add(run, missing=missing, after=after)))
         return tasks

@@ -6,10 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
 from builder.digest import Digest
+from builder.smoke.cpu.runc import RuncRunner
 from tests.e2e import small_project
 from tests.e2e.machines import Machine
 
@@ -31,11 +33,15 @@ class Build:
 
 @dataclass(frozen=True)
 class Builds:
-    """What two machines built. full: nemotron-omni by buildah. by_buildah, by_docker: the small image."""
+    """What two machines built. full: nemotron-omni by buildah. by_buildah, by_docker: the small image.
+
+    unpacked: the first, where its programs run.
+    """
 
     full: Build
     by_buildah: Build
     by_docker: Build
+    unpacked: Future[RuncRunner]
 
 
 def builder(*arguments: str, store: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -17,7 +17,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
 
@@ -115,21 +115,48 @@ def small(inputs: Path, folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
+def background() -> Iterator[ThreadPoolExecutor]:
+    """What runs beside other work."""
+    with ThreadPoolExecutor(4) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="session")
 def builds(
-    context: Path, inputs: Path, folder: Path, kept: Path, alpha: Machine, beta: Machine, small: dict[str, str]
+    context: Path,
+    inputs: Path,
+    folder: Path,
+    kept: Path,
+    alpha: Machine,
+    beta: Machine,
+    small: dict[str, str],
+    background: ThreadPoolExecutor,
 ) -> Builds:
-    """Two machines build at the same time, with no way to run arm64 code."""
+    """Two machines build at the same time, with no way to run arm64 code; the first image is unpacked meanwhile."""
     ours, theirs = (fresh_store(inputs, folder / name) for name in ("alpha/store-one", "beta/store-two"))
     if (kept / "store").exists():
         copy_links(kept / "store", ours, "blobs", "layers")
-    with without_emulation(), ThreadPoolExecutor(2) as pool:
-        by_docker = pool.submit(partial(build_on, beta, theirs, "docker", SMALL, small))
+    with without_emulation():
+        by_docker = background.submit(partial(build_on, beta, theirs, "docker", SMALL, small))
         full = build_on(alpha, ours, "buildah", WHAT)
         if not (kept / "store").exists():
             copy_links(ours, kept / "new", "blobs", "layers")
             (kept / "new").rename(kept / "store")
+        unpacked = background.submit(unpack, full, kept)
         by_buildah = build_on(alpha, ours, "buildah", SMALL, small)
-        return Builds(full, by_buildah, by_docker.result())
+        return Builds(full, by_buildah, by_docker.result(), unpacked)
+
+
+def unpack(first: Build, kept: Path) -> RuncRunner:
+    """Unpack nemotron-omni (8 GB) where `builder test` looks for it, with its bytecode."""
+    place = Store(first.store).unpacked
+    if (kept / "unpacked").exists():
+        (kept / "unpacked").rename(place)
+    image = open_image(first.store, first.digest)
+    runner = RuncRunner(image, place)
+    root = unpacked_root(image, place)
+    compile_bytecode(root, Path(f"{root}-bytecode"))
+    return runner
 
 
 @pytest.fixture(scope="session")
@@ -139,25 +166,20 @@ def first(builds: Builds) -> Build:
 
 
 @pytest.fixture(scope="session")
-def sandbox(first: Build, kept: Path) -> Iterator[RuncRunner]:
-    """nemotron-omni, unpacked (8 GB) where `builder test` looks for it."""
-    place = Store(first.store).unpacked
-    if (kept / "unpacked").exists():
-        (kept / "unpacked").rename(place)
-    image = open_image(first.store, first.digest)
-    runner = RuncRunner(image, place)
-    root = unpacked_root(image, place)
-    compile_bytecode(root, Path(f"{root}-bytecode"))
+def sandbox(builds: Builds, kept: Path) -> Iterator[RuncRunner]:
+    """nemotron-omni, unpacked."""
+    runner = builds.unpacked.result()
     yield runner
     runner.close()
-    place.rename(kept / "unpacked")
+    Store(builds.full.store).unpacked.rename(kept / "unpacked")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def emulated(first: Build, sandbox: RuncRunner) -> Iterator[Future[Emulated]]:
+def emulated(first: Build, sandbox: RuncRunner, background: ThreadPoolExecutor) -> Iterator[Future[Emulated]]:
     """What takes minutes under qemu, in the background of all other tests."""
-    with ThreadPoolExecutor(1) as pool:
-        yield pool.submit(run_emulated, first, sandbox)
+    running = background.submit(run_emulated, first, sandbox)
+    yield running
+    wait([running])
 
 
 @pytest.fixture(scope="session")
