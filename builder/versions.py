@@ -6,7 +6,7 @@ No other module compares versions as text or splits them into numbers.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
@@ -84,3 +84,22 @@ def python_release(text: str) -> tuple[int, ...]:
 def symbol_version(name: str) -> Version:
     """The version of an ELF symbol's version name: 2.38 of GLIBC_2.38, 0 of GLIBC_PRIVATE."""
     return Version(".".join(re.findall(r"\d{1,18}", name)) or "0")
+
+
+def debian_version(text: str) -> tuple[Any, ...]:
+    """A key that sorts versions of Debian packages as dpkg does: deb-version(7)."""
+    epoch, _, rest = text.rpartition(":")
+    upstream, hyphen, revision = rest.rpartition("-")
+    return (
+        int(epoch) if epoch.isdecimal() else 0,
+        _part(upstream if hyphen else rest),
+        _part(revision if hyphen else "0"),
+    )
+
+
+def _part(text: str) -> tuple[tuple[int, ...], ...]:
+    """Other characters and numbers in turns. A tilde comes before the end of the part, letters before the rest."""
+    return tuple(
+        (*(-1 if letter == "~" else ord(letter) + 256 * (not letter.isalpha()) for letter in word), 0, int(number or 0))
+        for word, number in re.findall(r"(\D*)(\d*)", text)
+    )

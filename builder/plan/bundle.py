@@ -19,7 +19,7 @@ from builder.model.canonical import canonical
 from builder.model.plan import Plan, PlannedLayer
 from builder.model.reference import Reference
 from builder.oci.format import MEDIA_TYPES
-from builder.plan.keys import toolchain_digest, with_key, with_toolchain_key
+from builder.plan.keys import keyed
 from builder.plan.locked import one_per_file
 from builder.plan.resolve import ARCHITECTURES, MAX_LAYERS, PLATFORM
 from builder.plan.spec import Spec
@@ -98,7 +98,9 @@ def _problems(plan: Plan, where: str) -> Iterator[str]:
         if layer.dockerfile is not None:
             base = _base(plan) if layer.reads_base else None
             check_stages(layer.dockerfile, base=base, where=f"{where}: layer {layer.id}")
-    for layer, own in zip((*plan.layers, *plan.toolchains), _with_keys(plan), strict=True):
+    computed = keyed(plan)
+    every = (*computed.layers, *computed.toolchains)
+    for layer, own in zip((*plan.layers, *plan.toolchains), every, strict=True):
         if layer.key != own.key:
             yield (
                 f"layer {layer.id} has the key {own.key[:12]}, and the bundle says {layer.key[:12] or 'none'}: it was "
@@ -125,18 +127,6 @@ def _image_problems(plan: Plan) -> Iterator[str]:
         yield "two layers have the same id"
     if (plan.base_image is None) != (plan.base_manifest is None):
         yield "its base has a name without a digest, or a digest without a name"
-
-
-def _with_keys(plan: Plan) -> Iterator[PlannedLayer]:
-    """The layers and toolchains, with keys that are computed from their parts."""
-    digest = toolchain_digest(plan.toolchains)
-    manifest = plan.base_manifest
-    for layer in plan.layers:
-        yield with_key(
-            layer, platform=plan.platform, compression=plan.compression, toolchain=digest, base_manifest=manifest
-        )
-    for layer in plan.toolchains:
-        yield with_toolchain_key(layer)
 
 
 def _layer_problems(layer: PlannedLayer) -> Iterator[str]:

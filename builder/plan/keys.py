@@ -12,7 +12,7 @@ from typing import Any
 
 from builder.digest import Digest
 from builder.model.canonical import fingerprint
-from builder.model.plan import PlannedLayer
+from builder.model.plan import Plan, PlannedLayer
 from builder.oci.format import format_id
 from builder.unpack import FORMAT
 
@@ -46,3 +46,22 @@ def with_toolchain_key(layer: PlannedLayer) -> PlannedLayer:
     """The root of a toolchain with its key; its id is `toolchain-ARCHITECTURE`."""
     platform = f"linux/{layer.id.removeprefix('toolchain-')}"
     return with_key(layer, platform=platform, compression="none", toolchain=None, base_manifest=None)
+
+
+def keyed(plan: Plan) -> Plan:
+    """The plan with the keys of its layers and toolchains, computed from their parts."""
+    digest = toolchain_digest(plan.toolchains)
+    return replace(
+        plan,
+        layers=tuple(
+            with_key(
+                layer,
+                platform=plan.platform,
+                compression=plan.compression,
+                toolchain=digest,
+                base_manifest=plan.base_manifest,
+            )
+            for layer in plan.layers
+        ),
+        toolchains=tuple(map(with_toolchain_key, plan.toolchains)),
+    )

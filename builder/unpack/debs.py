@@ -44,6 +44,17 @@ def unpack(files: Iterable[tuple[Path, str]], spool: Spool, budget: Budget) -> t
     return entries, packages
 
 
+def read_control(path: Path, label: str, budget: Budget) -> Control:
+    """The control file of a package. label: the package's own file name. Raises UnpackError."""
+    with damaged(label), path.open("rb") as file:
+        for name, size in _ar_members(file, label):
+            start = file.tell()
+            if name.startswith("control.tar"):
+                return _control(Unpacked(_Window(file, size), name.rpartition(".")[2], label, budget), label)[0]
+            file.seek(start + size + size % 2)
+    raise UnpackError(f"{label}: not a Debian package", id="deb-invalid")
+
+
 def _unpack_package(path: Path, label: str, spool: Spool, budget: Budget) -> tuple[list[Entry], Package]:
     control: Control | None = None
     conffiles: tuple[str, ...] = ()

@@ -21,8 +21,8 @@ from .bounds import Budget
 from .entry import CHUNK, Entry, UnpackError, clean_path, damaged, from_bytes
 
 INSTALLER = b"builder\n"
-_LARGEST_SCRIPT, _LARGEST_RECORD, _LARGEST_POINTS = 32 << 20, 8 << 20, 1 << 20
-"""Bytes of a script, of RECORD (the longest of a known wheel has 2 MB), and of entry_points.txt."""
+_LARGEST_SCRIPT, _LARGEST_RECORD, _LARGEST_TEXT = 32 << 20, 8 << 20, 1 << 20
+"""Bytes of a script, of RECORD (the longest of a known wheel has 2 MB), and of METADATA and entry_points.txt."""
 _LARGEST_TABLE = 16 << 20
 """Bytes of the table of a zip, which zipfile reads into memory; about a hundred for a file."""
 
@@ -48,11 +48,7 @@ def install(path: Path, label: str, scheme: Scheme, budget: Budget) -> list[Entr
 
 
 def _install(archive: zipfile.ZipFile, label: str, scheme: Scheme, budget: Budget) -> list[Entry]:
-    names = [info.filename for info in archive.infolist()]
-    roots = {name.split("/", 1)[0] for name in names if name.split("/", 1)[0].endswith(".dist-info")}
-    if len(roots) != 1:
-        raise UnpackError(f"{label}: needs exactly one .dist-info folder, has {len(roots)}", id="wheel-dist-info-count")
-    info_dir = roots.pop()
+    info_dir = _info_dir(archive, label)
     recorded = _recorded(archive, info_dir, label)
     entries: list[Entry] = []
     rows: list[tuple[str, str, str]] = []
@@ -87,6 +83,23 @@ def _install(archive: zipfile.ZipFile, label: str, scheme: Scheme, budget: Budge
     writer.writerows(sorted([*rows, (f"{info_dir}/RECORD", "", "")]))
     entries.append(from_bytes(f"{scheme.site}/{info_dir}/RECORD", text.getvalue().encode(), owner=label))
     return entries
+
+
+def read_metadata(path: Path, label: str, budget: Budget) -> str:
+    """The METADATA of a wheel. label: the wheel's own file name. Raises UnpackError."""
+    with damaged(label), _open(path, label, budget) as archive:
+        name = f"{_info_dir(archive, label)}/METADATA"
+        if name not in archive.namelist():
+            raise UnpackError(f"{label}: no METADATA", id="wheel-metadata-missing")
+        return _small(archive, archive.getinfo(name), label, _LARGEST_TEXT).decode("utf-8")
+
+
+def _info_dir(archive: zipfile.ZipFile, label: str) -> str:
+    names = [info.filename for info in archive.infolist()]
+    roots = {name.split("/", 1)[0] for name in names if name.split("/", 1)[0].endswith(".dist-info")}
+    if len(roots) != 1:
+        raise UnpackError(f"{label}: needs exactly one .dist-info folder, has {len(roots)}", id="wheel-dist-info-count")
+    return roots.pop()
 
 
 def extract(path: Path, label: str, strip: str, into: str, budget: Budget) -> list[Entry]:
@@ -184,7 +197,7 @@ def _shebang(data: bytes, scheme: Scheme) -> bytes:
 def _entry_points(archive: zipfile.ZipFile, info_dir: str, label: str) -> list[tuple[str, str]]:
     try:
         member = archive.getinfo(f"{info_dir}/entry_points.txt")
-        text = _small(archive, member, label, _LARGEST_POINTS).decode("utf-8")
+        text = _small(archive, member, label, _LARGEST_TEXT).decode("utf-8")
     except KeyError:
         return []
     parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, strict=False)
