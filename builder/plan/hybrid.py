@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -176,6 +177,12 @@ def _version(places: Sequence[Place]) -> str | None:
 def packages(plan: Plan) -> Mapping[tuple[str, str], tuple[Input, ...]]:
     """The Debian packages and wheels that `files` layers unpack, by kind and name."""
     return {key: tuple(place.input for place in places) for key, places in _places(plan).items()}
+
+
+def python_of(plan: Plan) -> str:
+    """The Python version that wheels are installed for, for example 3.13; that of the vendors' bases when unknown."""
+    found = re.search(r"/python(3\.\d+)/", (_scheme(plan) or {"site": ""})["site"])
+    return found[1] if found else "3.12"
 
 
 def _places(plan: Plan) -> Places:

@@ -63,7 +63,7 @@ def rebuild(
         announce(needs)
         check_space(fresh, needs)
         # Kept in the user's store, so that the next run does not download them again.
-        _fetch(store, list(missing.values()), offline=offline, listener=listener, source=source)
+        fetch_inputs(store, list(missing.values()), offline=offline, listener=listener, source=source)
         for item in missing.values():
             _link(store, fresh, item)
         base = base_image(plan, fresh, offline=offline, source=source)
@@ -86,9 +86,10 @@ def needs_no_compiler(layer: PlannedLayer) -> bool:
     return layer.producer == "files" or (layer.producer == "dockerfile" and not layer.toolchain)
 
 
-def _fetch(
+def fetch_inputs(
     store: Store, inputs: list[Input], *, offline: bool, listener: Listener, source: MirrorSource | None
 ) -> None:
+    """Download inputs into a store, and report them as one. Raises PinError, NetworkError."""
     total = sum(item.size for item in inputs)
     received: dict[str, int] = {}
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 from packaging.metadata import parse_email
 from packaging.requirements import InvalidRequirement, Requirement
@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from builder.model.inputs import Input
 from builder.model.plan import Plan
-from builder.plan.hybrid import Change, packages
+from builder.plan.hybrid import Change, packages, python_of
 from builder.store.store import Store
 from builder.unpack.bounds import Budget
 from builder.unpack.debs import read_control
@@ -57,18 +57,21 @@ Provided = Mapping[Key, Sequence[tuple[Key, str]]]
 
 
 def read_package(store: Store, kind: str, item: Input, python: str) -> Package:
-    """A package in the store. kind: deb or wheel. python: the image's version, for markers.
+    """A package by what it says of itself. kind: deb or wheel. python: the image's version, for markers.
 
-    One that cannot be read needs nothing: its layer will not be built either.
+    One that is not in the store, or cannot be read, needs nothing: its layer will not be built either.
     """
-    path, budget = store.blob(item.digest), Budget(item.size)
     name, _, version = item.name.partition(" ")
+    unknown = Package((((kind, name), version),), ())
+    if not store.has(item.digest):
+        return unknown
+    path, budget = store.blob(item.digest), Budget(item.size)
     try:
         if kind == "wheel":
             return of_wheel(name, version, read_metadata(path, item.file, budget), python)
         return of_deb(name, version, read_control(path, item.file, budget).fields)
     except UnpackError:
-        return Package((((kind, name), version),), ())
+        return unknown
 
 
 def of_wheel(name: str, version: str, metadata: str, python: str) -> Package:
@@ -135,13 +138,13 @@ def _matches(version: str, operator: str, stated: str) -> bool:
     }[operator]
 
 
-def implied(
-    good: Plan, bad: Plan, changes: Sequence[Change], read: Callable[[str, Input], Package]
-) -> dict[Change, frozenset[Change]]:
-    """For each change, the changes that an image with it must have too, itself among them. read: `read_package`."""
+def implied(good: Plan, bad: Plan, changes: Sequence[Change], store: Store) -> dict[Change, frozenset[Change]]:
+    """For each change, the changes that an image with it must have too, itself among them. store: has the packages."""
     by_key = {(change.kind, change.name): change for change in changes}
+    read = cache(partial(read_package, store))
     sides = [
-        {key: [read(key[0], item) for item in items] for key, items in packages(plan).items()} for plan in (good, bad)
+        {key: [read(key[0], item, python_of(plan)) for item in items] for key, items in packages(plan).items()}
+        for plan in (good, bad)
     ]
     edges = {change: {change} for change in changes}
     for key, others in needs_between(sides[0], sides[1], by_key.keys()).items():

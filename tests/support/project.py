@@ -92,13 +92,13 @@ class Sample:
             "packages": entries,
         }
 
-    def add_wheels(self, section: str, wheels: Mapping[str, bytes]) -> None:
-        """A lock section of wheels, all of version 1.0."""
+    def add_wheels(self, section: str, wheels: Mapping[str, bytes], version: str = "1.0") -> None:
+        """A lock section of wheels, all of one version."""
         entries = []
         for name, data in wheels.items():
-            file = wheel_name(name)
+            file = wheel_name(name, version)
             self.wheels.setdefault(name, {})[file] = data
-            entries.append({"name": name, "version": "1.0", "file": file, **hashed(data)})
+            entries.append({"name": name, "version": version, "file": file, **hashed(data)})
         self.files[f"recipes/locks/{section}.json"] = {
             "kind": "wheels",
             "name": section,

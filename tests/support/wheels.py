@@ -6,7 +6,7 @@ import base64
 import hashlib
 import io
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 
 def wheel_name(name: str, version: str = "1.0") -> str:
@@ -23,6 +23,7 @@ def wheel(
     modes: Mapping[str, int] | None = None,
     record: bytes | None = None,
     unrecorded: frozenset[str] = frozenset(),
+    requires: Sequence[str] = (),
 ) -> bytes:
     """A wheel with these files. `{data}` in a path is the wheel's data folder. modes: by path, else 0644.
 
@@ -33,7 +34,8 @@ def wheel(
     all_files: dict[str, bytes] = {}
     for path, content in files.items():
         all_files[path.replace("{data}", f"{stem}.data")] = content.encode() if isinstance(content, str) else content
-    all_files[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode()
+    needs = "".join(f"Requires-Dist: {each}\n" for each in requires)
+    all_files[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}".encode()
     all_files[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     if entry_points:
         all_files[f"{info}/entry_points.txt"] = entry_points.encode()
