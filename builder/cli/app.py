@@ -30,6 +30,7 @@ COMMANDS = {
     "explain": ("compare.explain:explain", "Explain why layers are built, and what needs them."),
     "graph": ("compare.graph:graph", "Show recipes, bases, layers and inputs as a graph."),
     "sbom": ("sbom:sbom", "Print what an image consists of, as CycloneDX or SPDX."),
+    "bisect": ("compare.bisect:bisect", "Find the change that makes an image bad."),
     "push": ("image.push:push", "Push a built image and print its reference."),
     "load": ("image.load:load", "Load a built image into docker."),
     "mirror": ("image.mirror:mirror", "Copy all inputs of recipes to a folder or a registry."),

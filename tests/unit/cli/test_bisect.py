@@ -18,6 +18,7 @@ from tests.support.project import Sample
 from tests.support.wheels import wheel
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+KILLED = "kill -9 $$"
 NAMES = [f"w{number:02}" for number in range(40)]
 JUDGE = '''
 """Fails for an image in which all of these wheels are new."""
@@ -144,7 +145,7 @@ def test_ends_that_are_alike_are_refused(project: Project) -> None:
         (("--good", "old", "--bad", "new", "--", "/bin/true"), "bisect-recipe-not-given"),
         (("--base", "tiny", "--good", "old", "--bad", "new", "--", "/bin/true"), "bisect-recipe-missing"),
         (("--recipe", "tiny", "--good", "old", "--bad", "new", "--", "/nonexistent"), "bisect-command-failed"),
-        (("--recipe", "tiny", "--good", "old", "--bad", "new", "--", "/bin/sh", "-c", "kill -9 $$"), "bisect-command-failed"),
+        (("--recipe", "tiny", "--good", "old", "--bad", "new", "--", "/bin/sh", "-c", KILLED), "bisect-command-failed"),
     ],
 )  # fmt: skip
 def test_wrong_usage(project: Project, words: tuple[str, ...], id: str) -> None:
