@@ -163,7 +163,7 @@ def _plan(
                         f"{text} is a revision: of which recipe?", id="bisect-recipe-not-given", next="--recipe NAME"
                     )
                 return request.plan(older)
-    return given_plan(text, store, trusted=trusted, offline=offline, source=source)
+    return given_plan(text, store, trusted=trusted, offline=offline, source=source)[0]
 
 
 def _needs(
