@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from builder.cli.compare.operand import project_at
 
+from builder.cli.compare.operand import project_at
 from builder.cli.image.build_one import BuildRequest, build_one
 from builder.cli.image.built import image_name
 from builder.cli.image.given import given_plan
