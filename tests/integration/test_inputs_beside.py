@@ -20,11 +20,11 @@ from builder.registry.auth import Credentials
 from builder.registry.client import Registry
 from builder.registry.config import RegistriesConfig
 from builder.registry.referrers import attached
-from tests.integration.test_mirror import read_base
 from tests.support.cli import Cli, CommandResult
 from tests.support.debs import with_folders
 from tests.support.http_registry import Answer, Server, digest_of, image_manifest
 from tests.support.mirror import Mirror
+from tests.support.project import read_base
 from tests.support.registry import in_front_of
 from tests.support.tars import tar
 

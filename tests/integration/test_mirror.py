@@ -33,7 +33,7 @@ from tests.support.errors import fails
 from tests.support.http_registry import Answer, Server, digest_of, image_manifest
 from tests.support.mirror import Mirror
 from tests.support.mirror_bench import Bench, assert_intact
-from tests.support.project import ROOT, Sample, vendor_base
+from tests.support.project import ROOT, Sample, read_base
 from tests.support.tars import tar
 
 MakePlan = Callable[..., Plan]
@@ -161,22 +161,6 @@ def test_an_engine_reads_a_base_from_the_mirror(
     listing = store.read(built.records["reader"].listing).decode()
     assert '["opt/reader/copy.py", "file", 420, 9, ""]' in listing
     assert list(store.tmp.iterdir()) == []
-
-
-def read_base(small: Sample, image: str, pin: str) -> None:
-    """Make the sample's layer one that copies a file of a registry base."""
-    small.files["recipes/bases/vendor.yaml"] = vendor_base(image, pin)
-    small.files["recipes/tiny.yaml"] |= {"compatible": ["vendor"], "layers": ["reader", "entrypoint"]}
-    small.files["dockerfiles/layers/reader/layer.yaml"] = {
-        "name": "reader",
-        "title": "Reads the base",
-        "producer": "dockerfile",
-        "reads_base": True,
-    }
-    small.files["dockerfiles/layers/reader/Dockerfile.j2"] = (
-        "FROM --platform=linux/arm64 {{ base.pin.image ~ '@' ~ base.pin.manifest }} AS {{ id }}-base\n"
-        "FROM scratch AS {{ id }}\nCOPY --from={{ id }}-base /usr/lib/base.py /opt/reader/copy.py\n"
-    )
 
 
 @registry

@@ -155,6 +155,22 @@ def vendor_base(image: str, manifest: str, **more: Any) -> dict[str, Any]:
     }
 
 
+def read_base(small: Sample, image: str, pin: str) -> None:
+    """Make the sample's layer one that copies a file of a registry base."""
+    small.files["recipes/bases/vendor.yaml"] = vendor_base(image, pin)
+    small.files["recipes/tiny.yaml"] |= {"compatible": ["vendor"], "layers": ["reader", "entrypoint"]}
+    small.files["dockerfiles/layers/reader/layer.yaml"] = {
+        "name": "reader",
+        "title": "Reads the base",
+        "producer": "dockerfile",
+        "reads_base": True,
+    }
+    small.files["dockerfiles/layers/reader/Dockerfile.j2"] = (
+        "FROM --platform=linux/arm64 {{ base.pin.image ~ '@' ~ base.pin.manifest }} AS {{ id }}-base\n"
+        "FROM scratch AS {{ id }}\nCOPY --from={{ id }}-base /usr/lib/base.py /opt/reader/copy.py\n"
+    )
+
+
 def stored_base(store: Store) -> str:
     """Puts a base without layers into a store; returns its manifest's digest."""
     config = store.put(json.dumps({"os": "linux", "architecture": "arm64", "rootfs": {"diff_ids": []}}).encode())
