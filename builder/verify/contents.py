@@ -23,6 +23,7 @@ from builder.smoke.static.python import find_distributions, normal
 from builder.store.records import parse_layer, read_record
 from builder.store.store import Store
 from builder.verify.files import FileDifference, differing_entries
+from builder.verify.inventory import installed_packages
 
 _STATUS = re.compile(r"var/lib/dpkg/status\Z|var/lib/dpkg/status\.d/[^/]+\Z")
 _LARGEST = 32 << 20
@@ -73,6 +74,12 @@ def read_versions(image: OpenedImage, listed: Listed) -> ReadImage:
     return _read(image, skipped, tuple(path for digest in sorted(skipped) for path in known[digest] or ()), NOTHING)
 
 
+def bytes_to_read(old: OpenedImage, new: OpenedImage) -> int:
+    """Bytes of the layers that `read_both` reads."""
+    sizes = [{blob.digest: blob.size for blob in image.layers} for image in (old, new)]
+    return sum(sum(size for digest, size in one.items() if digest not in other) for one, other in (sizes, sizes[::-1]))
+
+
 def _read(
     image: OpenedImage, common: set[Digest], shared: tuple[str, ...], options: ScanOptions = _EVERYTHING
 ) -> ReadImage:
@@ -106,19 +113,16 @@ def store_listing(store: Store) -> Listed:
 
 
 def _packages(files: Sequence[Path]) -> Iterator[tuple[str, str]]:
-    """The names and versions of installed packages in dpkg's status files (dpkg(1), deb-control(5))."""
+    """The names and versions of the packages in dpkg's status files."""
     count = 0
     for path in files:
         with path.open("rb") as file:
             text = file.read(_LARGEST).decode("utf-8", "replace")
-        for paragraph in text.split("\n\n"):
-            fields = dict(line.split(": ", 1) for line in paragraph.split("\n") if ": " in line and line[:1] != " ")
-            # In status.d, of images without dpkg, packages have no status.
-            if "Package" in fields and fields.get("Status", "installed").endswith("installed"):
-                count += 1
-                if count > _MOST_PACKAGES:
-                    return
-                yield fields["Package"][:200], fields.get("Version", "")[:200]
+        for fields in installed_packages(text):
+            count += 1
+            if count > _MOST_PACKAGES:
+                return
+            yield fields["Package"][:200], fields["Version"][:200]
 
 
 def image_contents(name: str, read: ReadImage, commit_of: CommitOf) -> Contents:

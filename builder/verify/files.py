@@ -44,13 +44,12 @@ class FileDifference:
         return any(text == _CONTENT[0] or _CONTENT[1] in text for text in self.aspects)
 
 
-def read_layer(blob: LayerBlob, *, elf: bool = False) -> LayerIndex:
+def read_layer(blob: LayerBlob) -> LayerIndex:
     """The entries of a layer with the hashes of its files, and its diff_id, read and not taken from a record.
 
-    elf: also the tables of libraries. Raises InvalidError for a layer that engines may read in different ways,
-    NetworkError and PinError.
+    Raises InvalidError for a layer that engines may read in different ways, NetworkError and PinError.
     """
-    options = ScanOptions(hash=True, files=True, elf=elf)
+    options = ScanOptions(hash=True, files=True)
     with tempfile.TemporaryDirectory() as unused:
         return index_layer(replace(blob, diff_id=None), 0, _NOTHING, Path(unused), options)
 

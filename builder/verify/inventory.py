@@ -73,14 +73,20 @@ def _debs(tree: ImageTree) -> Iterator[Part]:
     files = [_STATUS, *(path for path in tree.match(f"{_STATUS}.d/*") if not path.endswith(".md5sums"))]
     distribution = _distribution(tree)
     for path in files:
-        for paragraph in re.split(r"\n[ \t]*\n", _text(tree, path, _DATABASE)):
-            lines = (_FIELD.fullmatch(line) for line in paragraph.split("\n"))
-            fields = {found[1]: found[2] for found in lines if found}
-            state = fields.get("Status", "install ok installed").split()
-            if "Package" not in fields or "Version" not in fields or state[-1:] != ["installed"]:
-                continue
+        for fields in installed_packages(_text(tree, path, _DATABASE)):
             licences = debian_licences(_text(tree, f"usr/share/doc/{fields['Package']}/copyright", _FILE))
             yield deb_part(fields, distribution, licences)
+
+
+def installed_packages(text: str) -> Iterator[dict[str, str]]:
+    """The fields of every installed package in a status file of dpkg; the first line of each field."""
+    for paragraph in re.split(r"\n[ \t]*\n", text):
+        lines = (_FIELD.fullmatch(line) for line in paragraph.split("\n"))
+        fields = {found[1]: found[2] for found in lines if found}
+        # In status.d, of images without dpkg, packages have no status.
+        state = fields.get("Status", "install ok installed").split()
+        if "Package" in fields and "Version" in fields and state[-1:] == ["installed"]:
+            yield fields
 
 
 def _distributions(tree: ImageTree) -> Iterator[Part]:

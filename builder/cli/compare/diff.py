@@ -12,7 +12,7 @@ import typer
 from builder.cli.compare.operand import Operand, commits, find_operand
 from builder.cli.compare.summary import details, file_counts, summary
 from builder.cli.options import JsonOption
-from builder.cli.output import print_json
+from builder.cli.output import print_json, say, size
 from builder.cli.request import open_store
 from builder.errors import ExitCode, UsageError
 from builder.plan.diff import Change, CommitOf, Contents, differences
@@ -23,6 +23,7 @@ from builder.verify.blame import diffoscope, examined
 from builder.verify.cause import Finding
 from builder.verify.contents import (
     ReadImage,
+    bytes_to_read,
     differing_in,
     image_contents,
     read_both,
@@ -31,6 +32,8 @@ from builder.verify.contents import (
 )
 from builder.verify.files import FileDifference, differing_files, read_layer
 
+_LONG = 50_000_000
+"""Bytes that take so long to read that the user is told."""
 _EXAMINED = 10
 """Files whose content is compared."""
 
@@ -85,6 +88,8 @@ def _compare(old: Operand, new: Operand, store: Store, commit_of: CommitOf, *, d
         deeper = diffoscope(first, second, paths[0]) if text and paths else ""
         return _Compared(*names, (), files, findings, deeper)
     if old.image is not None and new.image is not None:
+        if (count := bytes_to_read(old.image, new.image)) > _LONG:
+            say(f"reads {size(count)}: the layers that are not in both")
         one, other = read_both(old.image, new.image, store_listing(store))
         names = image_contents(old.name, one, commit_of), image_contents(new.name, other, commit_of)
         files = differing_in(one, other)

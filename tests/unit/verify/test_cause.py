@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import py_compile
+import random
 import shutil
 import subprocess
 import zipfile
@@ -13,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from builder.verify.cause import examine
+from tests.support.fuzz import SEED, times
 from tests.support.images import elf, fatbin
+from tests.support.limits import ends
 
 FAULTS = {
     "time": (b"built 2026-11-22T11:20:00Z here", b"built 2026-11-21T09:00:00Z here", "time: 2026-11-22T11:20:00Z"),
@@ -117,3 +120,25 @@ def test_a_damaged_library_is_compared_as_bytes(cut: int) -> None:
     whole = elf(soname="x", more=b"text", code=b"\1")
     found = examine("x", whole, whole[:cut])
     assert found.place
+
+
+def test_damaged_files_raise_nothing_and_take_no_time() -> None:
+    whole = elf(soname="x", gpu=fatbin((2, 121, 0)), more=b"/a/b.c 10:00:00", code=b"\1", comment=b"GCC\0")
+    pieces = [b"\xff" * 8, bytes(8), (1 << 40).to_bytes(8, "little"), b"\0\0\0\x7f1234"]
+    chosen = random.Random(SEED)
+
+    def work() -> None:
+        for _ in range(times(500)):
+            data = bytearray(whole)
+            for _ in range(chosen.randint(1, 6)):
+                place = chosen.randrange(len(data) - 8)
+                data[place : place + 8] = chosen.choice(pieces)
+            assert examine("x", whole, bytes(data[: chosen.randrange(9, len(data))])).place
+
+    ends(work, memory=300 << 20)
+
+
+@pytest.mark.parametrize("text", [b"/", b"1", b"/a", b"_0", b"12:34:56", b"2026-01-01", b"tmpxft_"])
+def test_patterns_take_no_time(text: bytes) -> None:
+    long = text * (400 // len(text))
+    ends(lambda: examine("x", long + b"x" + long, long + b"y" + long), memory=300 << 20)
