@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -20,6 +19,7 @@ from builder.model.reference import Reference
 from builder.project import Project
 from builder.registry.client import Registry
 from builder.smoke.image.remote import remote_image
+from builder.text import escaped
 from builder.verify.bundles import bundles_of
 from builder.verify.inventory import built_inventory, image_inventory
 
@@ -54,7 +54,7 @@ def sbom(
         request = PlanRequest(recipe, base, tuple(set_ or ()), profile, PLATFORM, compression)
         found = built_inventory(*built_image(request, Project()))
     # Not indented: the same bytes that `push` attaches.
-    sys.stdout.write(canonical(FORMATS[format](found)).decode() + "\n")
+    print(escaped(canonical(FORMATS[format](found)).decode("utf-8", "surrogatepass")))
 
 
 def _remote(reference: Reference) -> Inventory:

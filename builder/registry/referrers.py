@@ -7,8 +7,8 @@ others the client keeps an index under the tag `sha256-HEX` (the specification's
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from builder.digest import Digest
@@ -16,12 +16,24 @@ from builder.errors import NetworkError, PinError
 from builder.model.canonical import canonical
 from builder.model.reference import Reference
 from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
+from builder.parallel import every
 from builder.registry.client import Registry
 
 EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
 _EMPTY = b"{}"
+_AT_ONCE = 8
+"""Requests at the same time."""
 _MOST_UNCLEAR = 100
 """Artifacts whose type only their manifest tells, and which are looked at."""
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A blob to attach. kind: the type of the artifact and of its blob."""
+
+    payload: bytes
+    kind: str
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -59,17 +71,28 @@ def attach(
     kind: str,
     annotations: Mapping[str, str] | None = None,
 ) -> Digest:
-    """Attach one blob to an image in the repository of `target`; returns the digest of the artifact.
+    """Attach one blob to an image, as `attach_all`; returns the digest of the artifact."""
+    (digest,) = attach_all(client, target, subject, [Artifact(payload, kind, annotations or {})])
+    return digest
+
+
+def attach_all(
+    client: Registry, target: Reference, subject: Mapping[str, Any], artifacts: Sequence[Artifact]
+) -> list[Digest]:
+    """Attach blobs to an image in the repository of `target`; returns the digests of the artifacts.
 
     subject: the image's descriptor (mediaType, digest, size). Attaching the same again changes nothing.
     Raises NetworkError or PinError.
     """
-    manifest = artifact(subject, payload, kind, annotations or {})
     place = Reference(target.registry, target.repository)
-    for blob in (_EMPTY, payload):
-        if not client.has_blob(place, Digest.of(blob)):
-            client.upload(place, Digest.of(blob), len(blob), lambda blob=blob: iter((blob,)))  # type: ignore[misc]
-    return attach_manifest(client, place, manifest)
+    blobs = {Digest.of(blob): blob for blob in (_EMPTY, *(item.payload for item in artifacts))}
+
+    def upload(digest: Digest) -> None:
+        if not client.has_blob(place, digest):
+            client.upload(place, digest, len(blobs[digest]), lambda: iter((blobs[digest],)))
+
+    every(upload, list(blobs), _AT_ONCE)
+    return _put(client, place, [artifact(subject, item.payload, item.kind, item.annotations) for item in artifacts])
 
 
 def attach_manifest(client: Registry, target: Reference, manifest: bytes) -> Digest:
@@ -77,9 +100,18 @@ def attach_manifest(client: Registry, target: Reference, manifest: bytes) -> Dig
 
     Raises NetworkError or PinError.
     """
-    place = Reference(target.registry, target.repository)
-    digest, listed = client.put_artifact(place, manifest)
-    if not listed:
+    (digest,) = _put(client, Reference(target.registry, target.repository), [manifest])
+    return digest
+
+
+def _put(client: Registry, place: Reference, manifests: Sequence[bytes]) -> list[Digest]:
+    """Write the manifests of artifacts of one image, and list those that the registry does not list by itself."""
+    digests: list[Digest] = []
+    unlisted: list[dict[str, Any]] = []
+    about: dict[str, Any] = {}
+    put = every(lambda data: client.put_artifact(place, data), manifests, _AT_ONCE)
+    for manifest, (digest, listed) in zip(manifests, put, strict=True):
+        digests.append(digest)
         about = json.loads(manifest)
         descriptor = {
             "mediaType": OCI_MANIFEST,
@@ -88,8 +120,10 @@ def attach_manifest(client: Registry, target: Reference, manifest: bytes) -> Dig
             "artifactType": about["artifactType"],
             **({"annotations": about["annotations"]} if about["annotations"] else {}),
         }
-        _list(client, place, Digest(about["subject"]["digest"]), descriptor)
-    return digest
+        unlisted += [] if listed else [descriptor]
+    if unlisted:
+        _list(client, place, Digest(about["subject"]["digest"]), unlisted)
+    return digests
 
 
 def attached(client: Registry, target: Reference, digest: Digest, kind: str) -> list[dict[str, Any]]:
@@ -140,12 +174,12 @@ def _tagged(client: Registry, target: Reference, digest: Digest) -> list[dict[st
     return [dict(item) for item in found.json.get("manifests") or ()]
 
 
-def _list(client: Registry, place: Reference, digest: Digest, descriptor: dict[str, Any]) -> None:
+def _list(client: Registry, place: Reference, digest: Digest, descriptors: Sequence[dict[str, Any]]) -> None:
     listed = _tagged(client, place, digest)
-    if any(item.get("digest") == descriptor["digest"] for item in listed):
-        return
-    index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [*listed, descriptor]}
-    client.put_manifest(_tag(place, digest), json.dumps(index).encode(), OCI_INDEX)
+    known = {item.get("digest") for item in listed}
+    if new := [item for item in descriptors if item["digest"] not in known]:
+        index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [*listed, *new]}
+        client.put_manifest(_tag(place, digest), json.dumps(index).encode(), OCI_INDEX)
 
 
 def _tag(place: Reference, digest: Digest) -> Reference:

@@ -32,7 +32,7 @@ from builder.model.reference import Reference
 from builder.oci.manifest import OCI_MANIFEST
 from builder.plan.bundle import write_bundle
 from builder.registry.client import Registry
-from builder.registry.referrers import attach, attached, read_attached
+from builder.registry.referrers import Artifact, attach_all, attached, read_attached
 from builder.verify.compare import Compared
 
 _TYPE = "dev.sigstore.bundle.predicateType"
@@ -81,15 +81,16 @@ def attach_statements(
     Raises NetworkError, PinError.
     """
     plain = {CYCLONEDX: cyclonedx.MEDIA_TYPE, SPDX: spdx.MEDIA_TYPE}
-    subject = _subject(image, size)
-    for kind, predicate in said.items():
-        if kind in plain:
-            attach(client, target, subject, canonical(predicate), plain[kind])
-        elif key is None:
-            statement = write_statement(image, kind, predicate)
-            attach(client, target, subject, statement, STATEMENT, {"in-toto.io/predicate-type": kind})
-    if key is not None:
-        attach_signed(client, target, image, size, {SIGNED: {}, **said}, key)
+    artifacts = [Artifact(canonical(said[kind]), plain[kind]) for kind in plain if kind in said]
+    if key is None:
+        artifacts += [
+            Artifact(write_statement(image, kind, predicate), STATEMENT, {"in-toto.io/predicate-type": kind})
+            for kind, predicate in said.items()
+            if kind not in plain
+        ]
+    else:
+        artifacts += [_signed(image, kind, predicate, key) for kind, predicate in {SIGNED: {}, **said}.items()]
+    attach_all(client, target, _subject(image, size), artifacts)
 
 
 def attach_signed(
@@ -97,24 +98,20 @@ def attach_signed(
     target: Reference,
     image: Digest,
     size: int,
-    said: Mapping[str, Mapping[str, Any]],
+    kind: str,
+    predicate: Mapping[str, Any],
     key: SigningKey,
-) -> list[Digest]:
-    """Sign statements and attach each as a Sigstore bundle; returns the digests of the artifacts.
+) -> Digest:
+    """Sign one statement and attach it as a Sigstore bundle; returns the digest of the artifact.
 
     Arguments and errors as those of `attach_statements`.
     """
-    return [
-        attach(
-            client,
-            target,
-            _subject(image, size),
-            sign(write_statement(image, kind, predicate), key),
-            MEDIA_TYPE,
-            {**_CONTENT, _TYPE: kind},
-        )
-        for kind, predicate in said.items()
-    ]
+    (artifact,) = attach_all(client, target, _subject(image, size), [_signed(image, kind, predicate, key)])
+    return artifact
+
+
+def _signed(image: Digest, kind: str, predicate: Mapping[str, Any], key: SigningKey) -> Artifact:
+    return Artifact(sign(write_statement(image, kind, predicate), key), MEDIA_TYPE, {**_CONTENT, _TYPE: kind})
 
 
 def _subject(image: Digest, size: int) -> dict[str, Any]:

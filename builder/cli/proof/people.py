@@ -141,5 +141,5 @@ def attest_rebuild(
         finished=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     )
     size = len(client.manifest(reference.at(image)).data)
-    artifact = attach_signed(client, reference, image, size, {REBUILT: said}, key)
-    say(f"attested as {artifact[0]}: {verdict}, signed with {key.name}")
+    artifact = attach_signed(client, reference, image, size, REBUILT, said, key)
+    say(f"attested as {artifact}: {verdict}, signed with {key.name}")

@@ -1,0 +1,94 @@
+"""What is installed in an image, read from its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.errors import InvalidError, PinError
+from builder.smoke.image.opened import open_image
+from builder.verify import inventory
+from builder.verify.inventory import image_inventory
+from tests.support.errors import fails
+from tests.support.images import layout, link, tar
+
+SITE = "usr/lib/python3/dist-packages"
+
+
+def purls(tmp_path: Path, *layers: dict[str, Any]) -> list[str]:
+    image = open_image(layout(tmp_path / "image", [tar(files) for files in layers]))
+    return [part.purl for part in image_inventory(image, "test", None).parts]
+
+
+def status(*names: str, state: str = "install ok installed") -> bytes:
+    rows = (f"Package: {name}\nStatus: {state}\nArchitecture: arm64\nVersion: 1:1.0\n words\n" for name in names)
+    return "\n".join(rows).encode()
+
+
+def metadata(name: str, version: str = "1.0") -> bytes:
+    return f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n\nName: of the text\n".encode()
+
+
+def test_packages_of_dpkg(tmp_path: Path) -> None:
+    assert purls(tmp_path, {"var/lib/dpkg/status": status("a", "b")}) == [
+        "pkg:deb/debian/a@1:1.0?arch=arm64",
+        "pkg:deb/debian/b@1:1.0?arch=arm64",
+    ]
+
+
+def test_a_package_that_is_not_installed(tmp_path: Path) -> None:
+    both = status("a") + b"\n" + status("b", state="deinstall ok config-files") + b"\n\n\nPackage: c\n\nVersion: 1\n"
+    assert purls(tmp_path, {"var/lib/dpkg/status": both}) == ["pkg:deb/debian/a@1:1.0?arch=arm64"]
+
+
+def test_packages_without_dpkg_itself(tmp_path: Path) -> None:
+    files = {
+        "var/lib/dpkg/status.d/tzdata": b"Package: tzdata\nVersion: 2\nArchitecture: all\n",
+        "var/lib/dpkg/status.d/tzdata.md5sums": b"Package: no\nVersion: 2\n",
+        "usr/lib/os-release": b'NAME="Ubuntu"\nID=ubuntu\n',
+        "etc/os-release": link("../usr/lib/os-release"),
+    }
+    assert purls(tmp_path, files) == ["pkg:deb/ubuntu/tzdata@2?arch=all"]
+
+
+def test_an_upper_layer_decides(tmp_path: Path) -> None:
+    lower = {"var/lib/dpkg/status": status("a"), f"{SITE}/x-1.dist-info/METADATA": metadata("x")}
+    upper = {"var/lib/dpkg/status": status("b"), f"{SITE}/.wh.x-1.dist-info": b""}
+    assert purls(tmp_path, lower, upper) == ["pkg:deb/debian/b@1:1.0?arch=arm64"]
+
+
+def test_python_distributions(tmp_path: Path) -> None:
+    files = {
+        f"{SITE}/One_Two-1.0.dist-info/METADATA": metadata("One_Two"),
+        f"{SITE}/flat-1.0.egg-info": metadata("flat"),
+        f"{SITE}/folder.egg-info/PKG-INFO": metadata("folder"),
+        f"{SITE}/setuptools/_vendor/inner-1.0.dist-info/METADATA": metadata("inner"),
+        f"{SITE}/setuptools/_vendor/x-packages/deep-1.0.dist-info/extra/METADATA": metadata("deep"),
+        f"{SITE}/none-1.0.dist-info/METADATA": b"Metadata-Version: 2.4\n",
+        "opt/venv/lib/python3.12/site-packages/venv_one-1.0.dist-info/METADATA": metadata("venv-one"),
+        "opt/METADATA": metadata("no"),
+    }
+    assert purls(tmp_path, files) == [f"pkg:pypi/{name}@1.0" for name in ("one-two", "flat", "folder", "venv-one")]
+
+
+def test_hostile_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {
+        "var/lib/dpkg/status": b"\xff\x00Package: a\n" * 1000,
+        f"{SITE}/a-1.dist-info/METADATA": link("/var/lib/dpkg/status"),
+        f"{SITE}/b-1.dist-info/METADATA": link("METADATA"),
+        f"{SITE}/c-1.dist-info/METADATA": "Name: café <\x1b>\nVersion: 1 \u2028 2\n".encode(),
+        "etc/os-release": b"ID=../../x\n",
+    }
+    assert purls(tmp_path, files) == ["pkg:pypi/caf%c3%a9%20%3c%1b%3e@1%20%E2%80%A8%202"]
+    monkeypatch.setattr(inventory, "_MOST", 1)
+    with fails(InvalidError, "image-packages-too-many"):
+        purls(tmp_path / "more", {"var/lib/dpkg/status": status("a", "b")})
+
+
+def test_a_layer_that_is_missing(tmp_path: Path) -> None:
+    image = open_image(layout(tmp_path / "image", [tar({"a": b"1"}), tar({"b": b"1"})]))
+    image.layers[0].path.unlink()
+    with fails(PinError, "image-layer-missing"):
+        image_inventory(image, "test", None)
