@@ -93,11 +93,12 @@ def differences(old: Contents, new: Contents) -> list[Change]:
 
 
 def changed(kind: Kind, old: Mapping[str, Fact], new: Mapping[str, Fact], *, every: bool = True) -> Iterable[Change]:
-    """The differences of one kind, sorted by name. every: also settings that only one of the two has."""
+    """The differences of one kind, sorted by name. every: also settings and sources that only one of the two has."""
     for name in sorted(old.keys() | new.keys()):
         before, after = old.get(name), new.get(name)
         if before is None or after is None:
-            if every or kind != "setting":
+            # An image does not say all of what its plan says of these.
+            if every or kind not in ("setting", "source"):
                 yield Change(kind, name, before.text if before else None, after.text if after else None)
         elif before.text != after.text:
             yield Change(kind, name, before.text, after.text)

@@ -46,8 +46,8 @@ def summary(old: Contents, new: Contents, changes: Sequence[Change], files: str 
         mine = [change for change in changes if change.kind == kind]
         if mine:
             shown = [change for change in mine if change.name not in ("vllm", "torch", "nccl")]
-            # The model comes before its options.
-            shown.sort(key=lambda change: change.name != PROGRAM)
+            # The model comes before its options, and another version before what is new or gone.
+            shown.sort(key=lambda change: (change.name != PROGRAM, change.old is None or change.new is None))
             words = ", ".join(change.name if kind == "layer" else short(change) for change in shown)
             yield from _row(TITLES[kind], _counts(mine) + (f": {words}" if words else ""), _WRAPPED.get(kind, 1))
     if same := [TITLES[kind] for kind in kinds if not any(change.kind == kind for change in changes)]:

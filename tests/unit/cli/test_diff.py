@@ -15,6 +15,7 @@ from builder.plan.diff import KINDS, Contents, Fact, differences
 from tests.support.cli import Cli, CommandResult
 from tests.support.gitrepo import git
 from tests.support.images import Member, distribution, elf, fatbin, layout, pack, tar
+from tests.support.project import ROOT
 
 LABELS = {"org.builder.nccl.version": "2.29.7-1", "org.builder.vllm.version": "0.20.0"}
 STATUS = "Package: {0}\nStatus: install ok installed\nVersion: {1}\n\n"
@@ -89,6 +90,19 @@ def test_a_summary_fits_on_one_screen() -> None:
     for one, other in ((old, new), (old, replace(new, facts={kind: {} for kind in KINDS})), (old, old)):
         lines = list(summary(one, other, differences(one, other), "9 files changed, 100000 new, 100000 gone"))
         assert len(lines) <= 24 and max(map(len, lines)) <= 80, "\n".join(lines)
+
+
+def test_hermetic_bases(cli: Cli) -> None:
+    cli.environ |= {"BUILDER_PROJECT": str(ROOT)}
+    said = cli("diff", "nemotron-omni@hermetic-0.20", "nemotron-omni@hermetic-0.23")
+    assert said.code == 8
+    lines = said.out.splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+    for line in ("vLLM       0.20.0 → 0.23.0", "torch      2.11.0, the same", "NCCL       2.29.7-1 (b91894bd5b19)"):
+        assert any(line in found for found in lines), said.out
+    assert "command" in next(line for line in lines if "the same   " in line)
+    # Nothing of the plans is read from, or written to, a store.
+    assert not any((cli.folder / "store" / "blobs" / "sha256").iterdir())
 
 
 def test_the_same_image(cli: Cli, tmp_path: Path) -> None:
