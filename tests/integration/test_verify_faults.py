@@ -1,4 +1,4 @@
-"""Faults planted in a pushed image, one of each kind: `verify` finds and names each, and so does `diff`."""
+"""Faults planted in a pushed image, one of each kind: `verify` finds and names each; `diff` names one of each way."""
 
 from __future__ import annotations
 
@@ -151,11 +151,16 @@ def test_each_fault_is_found_and_named(online: Cli, host: str) -> None:
     image = Published(online, host)
     for name, fault in FAULTS.items():
         changed = image.push(fault, name.replace(" ", "-"))
-        said = online("verify", changed, BUILDER_STORE=str(online.folder / "stranger"))
+        # One layer is enough, but for the configuration.
+        only = () if name == "environment" else ("--layer", fault.layer)
+        said = online("verify", changed, *only, BUILDER_STORE=str(online.folder / "stranger"))
         assert said.code == 8 and "[verify-differs]" in said.err, (name, said.err)
         assert fault.says in said.err, (name, said.err)
         if "config.Env" not in fault.says:
             assert said.err.count("likely cause: ") == 1, (name, said.err)
+        if not fault.diff and name != "timestamp":
+            # `diff` names the contents of files by the same code as `verify`.
+            continue
         compared = online("diff", f"{image.target}:1", changed, "--details")
         assert compared.code == 8, (name, compared)
         # The side that `verify` names first is the second one of `diff`.
