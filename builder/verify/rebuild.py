@@ -58,14 +58,14 @@ def rebuild(
         missing = {digest: item for digest, item in inputs.items() if not store.has(digest)}
         for item in inputs.values():
             if item.digest not in missing:
-                _link(store, fresh, item)
+                link_input(store, fresh, item)
         needs = survey(fresh, part)
         announce(needs)
         check_space(fresh, needs)
         # Kept in the user's store, so that the next run does not download them again.
         fetch_inputs(store, list(missing.values()), offline=offline, listener=listener, source=source)
         for item in missing.values():
-            _link(store, fresh, item)
+            link_input(store, fresh, item)
         base = base_image(plan, fresh, offline=offline, source=source)
         Builder(fresh, part, engine=engine, offline=offline, listener=listener, log=log, jobs=jobs, source=source).run(
             needs
@@ -101,7 +101,8 @@ def fetch_inputs(
     listener(Event("inputs", "done", total, total))
 
 
-def _link(store: Store, fresh: Store, item: Input) -> None:
+def link_input(store: Store, fresh: Store, item: Input) -> None:
+    """Give another store on the same file system an input that a store has."""
     target = fresh.blob(item.digest)
     target.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):

@@ -26,6 +26,7 @@ from builder.cli.progress import Progress
 from builder.cli.proof.keys import KeyOption, SignedByOption, read_public_keys
 from builder.cli.proof.origin import Asked, ProjectPlans
 from builder.cli.proof.people import attest_rebuild, attesting_key, demand_only, demand_signed
+from builder.cli.proof.vary import as_json, check_varied, steps_engine, vary
 from builder.cli.proof.verdict import conclude, verdict_on
 from builder.cli.request import COMPRESSION, PLATFORM, PlanRequest, open_store
 from builder.engine.interface import Engine
@@ -43,6 +44,7 @@ from builder.store.store import Store
 from builder.verify.compare import Compared, compare_image, compare_layers
 from builder.verify.rebuild import needs_no_compiler, rebuild
 from builder.verify.statements import compare_statements
+from builder.verify.vary.kinds import chosen
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,14 @@ def verify(
         list[str] | None, typer.Option("--layer", help="Rebuild only this layer. May be repeated.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Rebuild only layers that need no compiler.")] = False,
+    vary_: Annotated[
+        str | None,
+        typer.Option(
+            "--vary",
+            metavar="GROUPS",
+            help="Also rebuild under variations of this machine: all, or some of them, as in time,umask.",
+        ),
+    ] = None,
     trust_plan: TrustOption = False,
     engine: Annotated[str | None, typer.Option("--engine", help="auto, docker or buildah.")] = None,
     builder: Annotated[str | None, typer.Option("--builder", help="The buildx builder that compiles.")] = None,
@@ -107,8 +117,11 @@ def verify(
 
     Example: builder verify registry.example/team/image:1 --project https://example.org/project.git@COMMIT
              builder verify registry.example/team/omni:1 --signed-by team.pub --attest --key my.pem
+             builder verify registry.example/team/omni:1 --quick --vary time,zone,umask
     """
     check_engine(engine, builder)
+    variations = chosen(vary_) if vary_ is not None else []
+    engine = steps_engine(engine, builder) if variations else engine
     keys = read_public_keys(signed_by)
     signing = attesting_key(key, reference) if attest else None
     if (keys or no_rebuild) and reference is None:
@@ -159,6 +172,16 @@ def verify(
         compared = list(compare_layers(subject.image, below, ours, rebuilt.layers))
         if rebuilt.image is not None:
             compared += compare_image(subject.image, rebuilt.image, compared)
+        varied = vary(
+            store,
+            subject.plan,
+            rebuilt.layers,
+            variations,
+            engine=engine,
+            builder=builder,
+            jobs=jobs,
+            log=progress.on_log,
+        )
     for warning in subject.source.warnings() if subject.source is not None else ():
         say(f"warning: {warning}")
     said: list[Compared] = []
@@ -175,8 +198,10 @@ def verify(
             engine=engines.get("used"),
             key=signing,
         )
-    about = {"image": subject.image.digest, "plan": subject.origin}
+    about = {"image": subject.image.digest, "plan": subject.origin} | as_json(varied)
     conclude(about, verdict, compared, said, where=subject.name, json=json_)
+    if variations:
+        check_varied(varied, subject.name)
 
 
 def _subject(

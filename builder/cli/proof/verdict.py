@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from builder.cli.output import counted, print_json, say
 from builder.errors import DiffersError
@@ -35,7 +36,7 @@ def verdict_on(compared: Sequence[Compared], said: Sequence[Compared], where: st
 
 
 def conclude(
-    about: Mapping[str, str],
+    about: Mapping[str, Any],
     verdict: str,
     compared: Sequence[Compared],
     said: Sequence[Compared],
