@@ -200,8 +200,7 @@ def verify(
         )
     about = {"image": subject.image.digest, "plan": subject.origin} | as_json(varied)
     conclude(about, verdict, compared, said, where=subject.name, json=json_)
-    if variations:
-        check_varied(varied, subject.name)
+    check_varied(varied, subject.name)
 
 
 def _subject(

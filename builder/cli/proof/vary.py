@@ -73,9 +73,9 @@ def as_json(found: Sequence[Varied]) -> dict[str, Any]:
 
 
 def check_varied(found: Sequence[Varied], where: str) -> None:
-    """Raises DiffersError when a variation changed a layer, or when there was none."""
+    """Raises DiffersError when a variation changed a layer, or none of them could be had."""
     varied = [item for item in found if item.outcome != "not varied"]
-    if not varied:
+    if found and not varied:
         raise DiffersError("nothing was varied", id="verify-varied-nothing", where=where)
     wrong = [item for item in varied if item.outcome == "differs"]
     if not wrong:

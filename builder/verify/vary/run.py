@@ -135,7 +135,7 @@ class Variations:
         digest = Digest(made["digest"])
         blob = LayerBlob(digest, made["size"], out / digest.hex, diff_id=made["diff_id"])
         files = list(differing_files(read_layer(self._rebuilt[name]), read_layer(blob)))
-        return Changed(name, tuple(files[:_FILES]), digest=digest)
+        return Changed(name, tuple(map(str, files[:_FILES])), digest=digest)
 
     def _explained(self, changed: Changed) -> Changed:
         """Why a layer differs although nothing was varied: the folder did, or the clock went on, or neither."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import socket
 import subprocess
@@ -73,8 +74,11 @@ def main(arguments: list[str]) -> int:
 
 
 def _vary(request: Request) -> None:
-    if request.clock is not None and not time.strftime("%Y", time.gmtime()) == request.clock[:4]:
-        raise EngineError("the clock of this process cannot be set", id="vary-clock")
+    if request.clock is not None:
+        if time.strftime("%Y", time.gmtime()) != request.clock[:4]:
+            raise EngineError("the clock of this process cannot be set", id="vary-clock")
+        # libfaketime 0.9.10 fails in Python's own sleep, which waits until a time of the monotonic clock.
+        time.sleep = _sleep
     if request.hostname is not None:
         socket.sethostname(request.hostname)
     if request.cpus is not None:
@@ -123,6 +127,10 @@ def _clocked(plan: Plan, clock: str) -> Plan:
     code = found.read_bytes()
     layers = (with_clock(item, clock, code) if item.producer == "dockerfile" else item for item in plan.layers)
     return replace(plan, layers=tuple(layers))
+
+
+def _sleep(seconds: Any) -> None:
+    select.select((), (), (), seconds)
 
 
 def _silent(event: Event) -> None:
