@@ -23,7 +23,7 @@ PLANTED = {
     "random": "head -c 8 /dev/urandom | od -x",
     "cpus": "nproc",
     "order": "mkdir /d && cd /d && touch 1 2 3 4 5 6 7 8 9 a b c d e f g h i j k l m n o p && ls -U",
-    "folder": "sed -n 's,.*upperdir=\\(.*\\)/store/tmp/.*,\\1,p' /proc/mounts",
+    "folder": "sed -n 's,.*upperdir=\\([^,]*\\)/store/tmp/.*,\\1,p' /proc/mounts",
     "host": "hostname",
     "umask": "umask",
     "kernel": "uname -r",

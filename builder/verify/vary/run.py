@@ -259,5 +259,7 @@ def _environment(variation: Variation) -> dict[str, str]:
 
 
 def _package_path() -> list[str]:
-    own = str(Path(builder.__file__).resolve().parents[1])
-    return [own, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    """PYTHONPATH with the folder of this package, unless it is installed and so found without."""
+    own = Path(builder.__file__).resolve().parents[1]
+    known = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return known if own.name in ("site-packages", "dist-packages") else [str(own), *known]
