@@ -45,8 +45,9 @@ def debian_licences(copyright: str) -> tuple[str, ...]:
     """The licences in a copyright file of the machine-readable format; none in one of another form."""
     if not _FORMAT.match(copyright):
         return ()
-    found = {_debian(name.strip()) for name in _LICENCE.findall(copyright)}
-    return tuple(sorted(name for name in found if name))[:_MOST]
+    names = {name.strip() for name in _LICENCE.findall(copyright)}
+    first = sorted(name for name in names if len(name) <= _LONGEST)[:_MOST]
+    return tuple(sorted(set(map(_debian, first))))
 
 
 def python_licences(metadata: Message) -> tuple[str, ...]:
@@ -85,8 +86,6 @@ def _licensing() -> Licensing:
 
 
 def _debian(name: str) -> str:
-    if len(name) > _LONGEST:
-        return ""
     if found := _VERSIONED.fullmatch(name):
         version = found[2] if "." in found[2] else f"{found[2]}.0"
         name = f"{found[1].upper()}-{version}-{'or-later' if found[3] else 'only'}"

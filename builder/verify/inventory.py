@@ -5,13 +5,16 @@ from __future__ import annotations
 import email
 import re
 import tempfile
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 
 from builder.attest.inventory import Found, Inventory, Part, deb_part, inventory, python_part
 from builder.attest.licences import debian_licences, python_licences
+from builder.digest import Digest
 from builder.errors import InvalidError, PinError
-from builder.model.plan import Plan
+from builder.model.plan import Plan, PlannedLayer
 from builder.produce.image import Built
 from builder.smoke.image.opened import OpenedImage, open_image
 from builder.smoke.image.tree import ImageTree, PathNotFound
@@ -29,7 +32,7 @@ _KEPT = (
     "etc/os-release",
     "usr/lib/os-release",
 )
-_FILE, _DATABASE = 4 << 20, 64 << 20
+_FILE, _DATABASE = 1 << 20, 64 << 20
 """Bytes that are read of one file, and of dpkg's database."""
 _MOST = 20_000
 """Packages of an image; the largest of a vendor has 900."""
@@ -38,22 +41,26 @@ _NEVER = "1970-01-01T00:00:00Z"
 _FIELD = re.compile(r"([!-9;-~]+):[ \t]*(.*)")
 
 
-def image_inventory(image: OpenedImage, title: str, plan: Plan | None) -> Inventory:
+def image_inventory(
+    image: OpenedImage, title: str, plan: Plan | None, known: Mapping[int, Sequence[Part]] | None = None
+) -> Inventory:
     """What an image consists of. plan: that made it, to add files, hashes, sources and the toolchain.
 
-    The base of a plan is one part of the inventory: its layers are not read, also when they are on this machine, so
-    that equal images have equal inventories. Raises InvalidError, NetworkError or PinError for a damaged layer.
+    known: what is in some layers, by their number from 0; they are not read. The base of a plan is one part of the
+    inventory: its layers are not read, also when they are on this machine, so that equal images have equal inventories.
+    Raises InvalidError, NetworkError or PinError for a damaged layer.
     """
     base, below = None, 0
     if plan is not None and plan.base_image is not None and plan.base_manifest is not None:
-        base = (plan.base_image, plan.base_manifest)
-        below = len(image.layers) - sum(layer.producer != "config" for layer in plan.layers)
+        base, below = (plan.base_image, plan.base_manifest), _below(image, plan)
+    given = known or {}
+    wanted = [number for number in range(below, len(image.layers)) if number not in given]
     with tempfile.TemporaryDirectory(prefix="builder-sbom-") as folder:
-        tree = ImageTree.of_image(image, Path(folder), _KEPT, only=range(max(0, below), len(image.layers)))
-        missing = next((blob for blob in tree.absent if blob in image.layers[max(0, below) :]), None)
-        if missing is not None:
+        tree = ImageTree.of_image(image, Path(folder), _KEPT, only=wanted)
+        if missing := next((image.layers[number] for number in wanted if not image.layers[number].present), None):
             raise PinError("a layer of the image is not in the store", id="image-layer-missing", where=missing.digest)
-        parts = [*_debs(tree), *_distributions(tree)]
+        found = chain(_debs(tree), _distributions(tree), *given.values())
+        parts = list(islice(found, _MOST + 1))
     if len(parts) > _MOST:
         raise InvalidError("the image has too many packages", id="image-packages-too-many", where=image.digest)
     created = str(image.config.get("created"))
@@ -63,19 +70,61 @@ def image_inventory(image: OpenedImage, title: str, plan: Plan | None) -> Invent
 
 
 def built_inventory(built: Built, store: Store) -> Inventory:
-    """What a built image consists of. Raises BuilderError."""
+    """What a built image consists of. Raises BuilderError.
+
+    A layer of wheels has the metadata of these wheels: if the store has them, their gigabytes are not unpacked.
+    """
     image = open_image(store.root, built.image.digest)
     image = image.knowing({layer.digest: layer.diff_id for layer in built.image.layers})
-    return image_inventory(image, built.plan.recipe, built.plan)
+    layers = [layer for layer in built.plan.layers if layer.producer != "config"]
+    known: dict[int, Sequence[Part]] = {}
+    # A file that replaces metadata is in an upper layer.
+    if not any(".dist-info" in path for layer in layers for path in layer.replaces):
+        for number, layer in enumerate(layers, _below(image, built.plan)):
+            if (parts := _of_wheels(layer, store)) is not None:
+                known[number] = parts
+    return image_inventory(image, built.plan.recipe, built.plan, known)
+
+
+def _below(image: OpenedImage, plan: Plan) -> int:
+    """How many layers are those of the base."""
+    return max(0, len(image.layers) - sum(layer.producer != "config" for layer in plan.layers))
+
+
+def _of_wheels(layer: PlannedLayer, store: Store) -> list[Part] | None:
+    """The distributions of a layer of wheels; None when it has other inputs, or the store lacks a wheel."""
+    spec = layer.spec
+    if spec is None or spec["debs"] or not spec["wheels"]:
+        return None
+    parts = []
+    for wheel in spec["wheels"]:
+        if wheel.get("into"):
+            # Unpacked without its metadata.
+            continue
+        try:
+            with zipfile.ZipFile(store.blob(Digest.from_hex(wheel["sha256"]))) as archive:
+                (name,) = (name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
+                with archive.open(name) as file:
+                    part = _of_metadata(file.read(_FILE).decode("utf-8", "replace"))
+        except (OSError, ValueError, zipfile.BadZipFile):
+            return None
+        if part is None:
+            return None
+        parts.append(part)
+    return parts
 
 
 def _debs(tree: ImageTree) -> Iterator[Part]:
     files = [_STATUS, *(path for path in tree.match(f"{_STATUS}.d/*") if not path.endswith(".md5sums"))]
     distribution = _distribution(tree)
+    # By the path that links lead to: many packages share a file.
+    licences: dict[str, tuple[str, ...]] = {}
     for path in files:
         for fields in installed_packages(_text(tree, path, _DATABASE)):
-            licences = debian_licences(_text(tree, f"usr/share/doc/{fields['Package']}/copyright", _FILE))
-            yield deb_part(fields, distribution, licences)
+            real = _real(tree, f"usr/share/doc/{fields['Package']}/copyright")
+            if real not in licences:
+                licences[real] = debian_licences(_text(tree, real, _FILE))
+            yield deb_part(fields, distribution, licences[real])
 
 
 def installed_packages(text: str) -> Iterator[dict[str, str]]:
@@ -91,15 +140,24 @@ def installed_packages(text: str) -> Iterator[dict[str, str]]:
 
 def _distributions(tree: ImageTree) -> Iterator[Part]:
     patterns = ("*-packages/*.dist-info/METADATA", "*-packages/*.egg-info", "*-packages/*.egg-info/PKG-INFO")
+    seen: dict[str, Part | None] = {}
     for path in sorted({path for pattern in patterns for path in tree.match(pattern)}):
         folder = re.match(r"(.*-packages)/[^/]+(?:/METADATA|/PKG-INFO)?", path)
         if folder is None or folder[0] != path or tree.entries[path].kind not in ("file", "symlink"):
             # Vendored distributions (setuptools/_vendor) are not on sys.path.
             continue
-        metadata = email.message_from_string(_text(tree, path, _FILE))
-        name, version = str(metadata.get("Name") or ""), str(metadata.get("Version") or "")
-        if name and version:
-            yield python_part(name, version, python_licences(metadata))
+        real = _real(tree, path)
+        if real not in seen:
+            seen[real] = _of_metadata(_text(tree, real, _FILE))
+        if (part := seen[real]) is not None:
+            yield part
+
+
+def _of_metadata(text: str) -> Part | None:
+    """The distribution of a METADATA or PKG-INFO file; None without a name and a version."""
+    metadata = email.message_from_string(text)
+    name, version = str(metadata.get("Name") or ""), str(metadata.get("Version") or "")
+    return python_part(name, version, python_licences(metadata)) if name and version else None
 
 
 def _distribution(tree: ImageTree) -> str:
@@ -108,6 +166,14 @@ def _distribution(tree: ImageTree) -> str:
         if found := re.search(r"^ID=[\"']?([a-z0-9._-]{1,40})[\"']?$", _text(tree, path, _FILE), re.MULTILINE):
             return found[1]
     return "debian"
+
+
+def _real(tree: ImageTree, path: str) -> str:
+    """The path that links lead to; the path itself when they lead nowhere."""
+    try:
+        return tree.resolve(path)
+    except PathNotFound:
+        return path
 
 
 def _text(tree: ImageTree, path: str, limit: int) -> str:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import re
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from google.protobuf.json_format import ParseDict
@@ -20,81 +16,19 @@ from builder.attest import cyclonedx, spdx
 from builder.attest.envelope import MEDIA_TYPE
 from builder.attest.statement import CYCLONEDX, PROVENANCE, REBUILT, SIGNED, SPDX, STATEMENT, TESTED
 from builder.digest import Digest
-from builder.model.canonical import canonical
-from builder.model.reference import Reference
-from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
 from builder.registry.auth import Credentials
 from builder.registry.client import Registry
 from builder.registry.config import RegistriesConfig
-from builder.registry.referrers import attach, attached, read_attached
-from tests.support.cli import Cli, CommandResult
+from tests.support.cli import Cli
+from tests.support.signed import RECIPE, Signed
 from tests.support.statements import client, cosign, new_key, problems, run
 
 pytestmark = [
     pytest.mark.registry,
     pytest.mark.skipif(shutil.which("docker-registry") is None, reason="docker-registry is not installed"),
 ]
-RECIPE = ("--recipe", "tiny")
 needs_cosign = pytest.mark.skipif(client("cosign") is None, reason="there is no cosign; scripts/test unpacks it")
 needs_oras = pytest.mark.skipif(client("oras") is None, reason="there is no oras; scripts/test unpacks it")
-
-
-class Signed:
-    """The small image in a registry, pushed with a key."""
-
-    def __init__(self, cli: Cli, host: str, name: str) -> None:
-        self.cli = cli
-        self.registry = Registry(config=RegistriesConfig(), credentials=Credentials())
-        self.target = f"{host}/said/{name}:1"
-        self.private, self.public = new_key(cli.folder, "own")
-        self.other_private, self.other_public = new_key(cli.folder, "other")
-        self.digest = self.push("--key", str(self.private))
-
-    def push(self, *words: str) -> Digest:
-        assert self.cli("build", *RECIPE).code == 0
-        said = self.cli("push", self.target, *RECIPE, *words)
-        assert said.code == 0, said.err
-        return Digest(said.out.strip().rpartition("@")[2])
-
-    @property
-    def pinned(self) -> str:
-        return self.target.removesuffix(":1") + f"@{self.digest}"
-
-    def verify(self, *words: str) -> CommandResult:
-        """`builder verify REF` where there is no project and nothing is built."""
-        empty = self.cli.folder / "empty"
-        empty.mkdir(exist_ok=True)
-        more = {"BUILDER_PROJECT": str(empty), "BUILDER_STORE": str(self.cli.folder / "stranger")}
-        return self.cli("verify", self.target, *words, **more)
-
-    def people(self, public: Path | None = None) -> CommandResult:
-        """Only the signatures."""
-        return self.verify("--no-rebuild", "--signed-by", str(public or self.public))
-
-    def payloads(self, kind: str) -> list[bytes]:
-        """The blobs of the artifacts of a type."""
-        place = Reference.parse(self.target)
-        found = attached(self.registry, place, self.digest, kind)
-        return [read_attached(self.registry, place, item, 1 << 22).payload for item in found]
-
-    def statement(self, kind: str) -> dict[str, Any]:
-        """The signed statement of a type."""
-        for payload in self.payloads(MEDIA_TYPE):
-            found: dict[str, Any] = json.loads(base64.b64decode(json.loads(payload)["dsseEnvelope"]["payload"]))
-            if found["predicateType"] == kind:
-                return found
-        raise AssertionError(kind)
-
-    def forget(self) -> None:
-        """Remove all that is attached."""
-        nothing = b'{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}'
-        place = Reference.parse(self.target)
-        self.registry.put_manifest(Reference(place.registry, place.repository, self.digest.tag), nothing, OCI_INDEX)
-
-    def attach(self, payload: bytes, kind: str, subject: Digest | None = None) -> None:
-        """Attach a blob to the image."""
-        about = {"mediaType": OCI_MANIFEST, "digest": subject or self.digest, "size": 1}
-        attach(self.registry, Reference.parse(self.target), about, payload, kind)
 
 
 @pytest.fixture
@@ -149,6 +83,11 @@ def test_validators_read_the_documents(signed: Signed) -> None:
         format = "cyclonedx" if kind == CYCLONEDX else "spdx"
         assert signed.cli("sbom", *RECIPE, "--format", format).out.encode() == document + b"\n"
         assert signed.cli("sbom", signed.target, "--format", format).out.encode() == document + b"\n"
+    # Without the wheels, the layers are read.
+    for digest in signed.hashes("gamma"):
+        (signed.cli.folder / "store" / "blobs" / "sha256" / digest).unlink()
+    (document,) = signed.payloads(cyclonedx.MEDIA_TYPE)
+    assert signed.cli("sbom", *RECIPE).out.encode() == document + b"\n"
     found = signed.statement(PROVENANCE)
     assert ParseDict(found, Statement()).predicate_type == PROVENANCE
     predicate = ParseDict(found["predicate"], Provenance())
@@ -184,107 +123,6 @@ def test_who_vouches_for_an_image(signed: Signed) -> None:
     said = signed.verify("--signed-by", str(signed.public))
     assert (said.code, said.out) == (0, "identical\n"), said.err
     signed.verify("--no-rebuild").failed(2, "verify-checks-nothing")
-
-
-def other_image(signed: Signed) -> None:
-    """The signatures of another image, attached to this one."""
-    bundles = signed.payloads(MEDIA_TYPE)
-    signed.cli.small.files["recipes/tiny.yaml"]["env"]["LAST"] = "changed"
-    signed.digest = signed.push()
-    for bundle in bundles:
-        signed.attach(bundle, MEDIA_TYPE)
-
-
-def other_key(signed: Signed) -> None:
-    """Signatures by a key that nobody asked for."""
-    signed.forget()
-    signed.push("--key", str(signed.other_private))
-
-
-def changed_payload(signed: Signed) -> None:
-    """The statements of others under a signature of this key."""
-    bundles = [json.loads(item) for item in signed.payloads(MEDIA_TYPE)]
-    signed.forget()
-    payloads = [item["dsseEnvelope"]["payload"] for item in bundles]
-    for item, payload in zip(bundles, reversed(payloads), strict=True):
-        item["dsseEnvelope"]["payload"] = payload
-        signed.attach(canonical(item), MEDIA_TYPE)
-
-
-def damaged(signed: Signed) -> None:
-    """Bundles that are cut, of another type, and none at all."""
-    bundle = signed.payloads(MEDIA_TYPE)[0]
-    signed.forget()
-    for payload in (bundle[:-9], b"{}", b"[]", bundle.replace(b"vnd.in-toto+json", b"vnd.other+json"), b"\xff"):
-        signed.attach(payload, MEDIA_TYPE)
-
-
-def swapped_layer(signed: Signed) -> None:
-    """A manifest with another layer, under the tag of the image, and with its signatures."""
-    place = Reference.parse(signed.target)
-    manifest = json.loads(signed.registry.manifest(place).data)
-    manifest["layers"][1] = manifest["layers"][0]
-    bundles = signed.payloads(MEDIA_TYPE)
-    signed.digest = signed.registry.put_manifest(place, canonical(manifest), OCI_MANIFEST)
-    for bundle in bundles:
-        signed.attach(bundle, MEDIA_TYPE)
-
-
-@pytest.mark.parametrize("fault", [other_image, other_key, changed_payload, damaged, swapped_layer])
-def test_what_does_not_count(signed: Signed, fault: Callable[[Signed], None]) -> None:
-    fault(signed)
-    said = signed.people()
-    said.failed(4, "statement-missing")
-    assert "does not count: statement" in said.err
-    if client("cosign") is not None:
-        assert cosign("verify", signed.pinned, signed.public).returncode != 0
-
-
-def without(document: dict[str, Any], member: str) -> bytes:
-    """The document without its last Python distribution."""
-    rows = document[member]
-    del rows[max(place for place, row in enumerate(rows) if "pkg:pypi/" in json.dumps(row))]
-    return canonical(document)
-
-
-def test_sboms_that_are_not_of_the_image(signed: Signed) -> None:
-    expected = []
-    for kind, member in ((cyclonedx.MEDIA_TYPE, "components"), (spdx.MEDIA_TYPE, "packages")):
-        (document,) = signed.payloads(kind)
-        (digest,) = {line for line in document.decode().split('"') if line in sums(signed)}
-        other = document.replace(b"pypi/gamma@", b"pypi/delta@")
-        faults = {
-            "it lacks pkg:pypi/gamma@1.0": without(json.loads(document), member),
-            "it cannot be read: .*": document[: len(document) // 2],
-            "it has another hash for pkg:pypi/gamma@1.0": document.replace(digest.encode(), b"0" * 64),
-            ".*; it lists what is not in the image: pkg:pypi/delta@1.0": other,
-            "it lacks members of .*": b"{}",
-        }
-        for words, bad in faults.items():
-            signed.attach(bad, kind)
-            expected.append(words)
-    said = signed.verify("--json")
-    assert said.code == 8 and "[verify-differs]" in said.err, said.err
-    report = json.loads(said.out)
-    assert report["verdict"] == "statements differ"
-    assert {part["outcome"] for part in report["parts"] if "SBOM" not in part["part"]} == {"identical"}
-    found = [part["detail"] for part in report["parts"] if part["outcome"] == "differs"]
-    for words in expected:
-        assert sum(re.fullmatch(words, detail) is not None for detail in found) == expected.count(words), (words, found)
-
-
-def sums(signed: Signed) -> set[str]:
-    """The hash of one wheel."""
-    wheels = signed.cli.small.files["recipes/locks/tiny-wheels.json"]["wheels"]
-    return {item["sha256"] for item in wheels if item["name"] == "gamma"}
-
-
-def test_provenance_of_another_plan(signed: Signed) -> None:
-    statement = signed.statement(PROVENANCE)
-    statement["predicate"]["buildDefinition"]["resolvedDependencies"].pop()
-    signed.attach(canonical(statement), STATEMENT)
-    said = signed.verify()
-    assert said.code == 8 and "resolvedDependencies of the plan differ" in said.err, said.err
 
 
 def test_a_rebuild_is_attested(signed: Signed) -> None:

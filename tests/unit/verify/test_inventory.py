@@ -13,6 +13,7 @@ from builder.verify import inventory
 from builder.verify.inventory import image_inventory
 from tests.support.errors import fails
 from tests.support.images import layout, link, tar
+from tests.support.limits import ends
 
 SITE = "usr/lib/python3/dist-packages"
 
@@ -85,6 +86,21 @@ def test_hostile_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(inventory, "_MOST", 1)
     with fails(InvalidError, "image-packages-too-many"):
         purls(tmp_path / "more", {"var/lib/dpkg/status": status("a", "b")})
+
+
+def test_many_packages_share_one_large_file(tmp_path: Path) -> None:
+    names = [f"p{number:05}" for number in range(5000)]
+    text = (
+        metadata("all").strip()
+        + b"\nFormat: copyright-format/1.0\n"
+        + b"".join(b"License: X%d\n" % number for number in range(70_000))
+    )
+    files: dict[str, Any] = {f"usr/share/doc/{name}": link("all") for name in names}
+    files |= {f"{SITE}/{name}.dist-info/METADATA": link("/usr/share/doc/all/copyright") for name in names}
+    files |= {"usr/share/doc/all/copyright": text, "var/lib/dpkg/status": status(*names)}
+    found: list[str] = []
+    ends(lambda: found.extend(purls(tmp_path, files)))
+    assert len(found) == len(names) + 1
 
 
 def test_a_layer_that_is_missing(tmp_path: Path) -> None:
