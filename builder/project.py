@@ -78,11 +78,11 @@ class Project:
 
     def recipe_names(self) -> list[str]:
         """All recipes, sorted."""
-        return self._names("recipes", "*.yaml")
+        return list(self._once("names", "recipes", lambda folder: self._names(folder, "*.yaml")))
 
     def base_names(self) -> list[str]:
         """All bases, sorted."""
-        return self._names("recipes/bases", "*.yaml")
+        return list(self._once("names", "recipes/bases", lambda folder: self._names(folder, "*.yaml")))
 
     def layer_names(self) -> list[str]:
         """All layers, sorted."""

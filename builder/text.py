@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 HIDDEN = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff"
 """A regular expression's character class: C0 and C1 controls, which a terminal executes; bidirectional overrides, which
@@ -24,3 +25,11 @@ def escaped(json_text: str) -> str:
 def is_plain_line(text: str) -> bool:
     """Whether the text is one line without hidden characters or tabs."""
     return not _HIDDEN.search(text) and not set(text) & {"\t", "\n"}
+
+
+def relative_path(path: Path) -> str:
+    """A path for messages: relative when it is below the working directory."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

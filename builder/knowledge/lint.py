@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from builder.model.yamlfile import compose, line_of
 from builder.plan.bases import fitting_bases, select_base
 from builder.plan.use import Scope, make_use
 from builder.project import Project
+from builder.text import relative_path
 
 _WITHOUT_COMMAND = ("GB10-022", "GB10-023", "GB10-024", "GB10-025", "GB10-028", "GB10-036", "GB10-037")
 """The rules that apply to a base that builds its serving command itself: those about the base."""
@@ -45,21 +46,29 @@ class Finding:
         return "overridden" if self.reason is not None else self.rule.severity
 
 
-def lint(project: Project, names: Iterable[str] | None = None, *, base: str | None = None) -> list[Finding]:
+def lint(
+    project: Project,
+    names: Iterable[str] | None = None,
+    *,
+    base: str | None = None,
+    without: Collection[str] = (),
+) -> list[Finding]:
     """Findings for these recipes, in the order of recipes, profiles and rules.
 
-    names: all when None; with a base, those that can be built on it. Raises UsageError for an unknown base, and for a
-    named recipe that cannot be built on it.
+    names: all when None; with a base, those that can be built on it. without: recipes to leave out. Raises UsageError
+    for an unknown base, and for a named recipe that cannot be built on it.
     """
     found: list[Finding] = []
     fits = False
     for name in project.recipe_names() if names is None else names:
+        if name in without:
+            continue
         recipe = project.recipe(name)
         if names is None and base is not None and not _fits(project, recipe, base):
             continue
         fits = True
         found += lint_recipe(project, recipe, base=base)
-    if not fits and base is not None and names is None:
+    if not fits and base is not None and names is None and not without:
         raise UsageError(
             f"no recipe can be built on base {base!r}",
             id="base-without-recipe",
@@ -171,12 +180,5 @@ class _Places:
             for prefix in ([("profiles", finding.profile)] if finding.profile else []) + [()]:
                 for file, node in self._nodes:
                     if (line := line_of(node, (*prefix, *path), exact=True)) is not None:
-                        return _relative(file), line
-        return (_relative(self._files[0]), 1) if self._files else (f"recipes/{finding.recipe}.yaml", 1)
-
-
-def _relative(path: Path) -> str:
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
+                        return relative_path(file), line
+        return (relative_path(self._files[0]), 1) if self._files else (f"recipes/{finding.recipe}.yaml", 1)

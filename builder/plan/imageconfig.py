@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from builder.errors import PinError
 from builder.model.base import Base
@@ -73,16 +74,23 @@ def created(project: Project, layers: Sequence[PlannedLayer]) -> str:
 
     Raises PinError when an input is in none of them.
     """
-    used = {(item.sha256, item.size): item.file for layer in layers for item in layer.inputs}
-    missing = dict(used)
     dates = [_EPOCH]
+    known = _newest(project)
+    for key, file in {(item.sha256, item.size): item.file for layer in layers for item in layer.inputs}.items():
+        date = known.get(key)
+        if date is None:
+            raise PinError(f"{file} is in no section of the lock", id="input-not-locked", where="recipes/locks")
+        dates.append(date)
+    return max(dates)
+
+
+@lru_cache(maxsize=2)
+def _newest(project: Project) -> Mapping[tuple[str, int], str]:
+    """For each locked file, by hash and size: the newest date of the sections that have it."""
+    found: dict[tuple[str, int], str] = {}
     for name in project.section_names():
         section = project.section(name)
-        found = {(item.sha256, item.size) for item in section.entries} & used.keys()
-        if found:
-            dates.append(section.locked)
-        missing = {key: file for key, file in missing.items() if key not in found}
-    if missing:
-        file = next(iter(missing.values()))
-        raise PinError(f"{file} is in no section of the lock", id="input-not-locked", where="recipes/locks")
-    return max(dates)
+        for item in section.entries:
+            key = item.sha256, item.size
+            found[key] = max(found.get(key, _EPOCH), section.locked)
+    return found

@@ -68,7 +68,7 @@ def one_per_file(inputs: Iterable[Input]) -> tuple[Input, ...]:
     """The inputs, each once. Raises PinError when two different inputs share a file name: a context holds one."""
     found: dict[str, Input] = {}
     for item in inputs:
-        if found.setdefault(item.file, item).digest != item.digest:
+        if found.setdefault(item.file, item).sha256 != item.sha256:
             raise PinError(
                 f"the lock has two different files {item.file}",
                 id="lock-file-ambiguous",

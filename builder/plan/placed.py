@@ -13,7 +13,8 @@ from builder.plan.template import Quoted, sh
 from builder.plan.use import Scope
 from builder.project import LayerSource
 from builder.text import HIDDEN
-from builder.unpack.entry import UnpackError, clean_path
+from builder.unpack.entry import UnpackError
+from builder.unpack.tree import check_place, placed
 
 _HIDDEN = re.compile(rf"[\t\n\ufeff{HIDDEN}]")
 
@@ -27,10 +28,18 @@ def placed_files(items: Sequence[PlacedFile], scope: Scope, source: LayerSource)
 
 
 def _entry(item: PlacedFile, scope: Scope, source: LayerSource) -> dict[str, Any]:
+    entry = _content_of(item, scope, source)
     try:
-        entry: dict[str, Any] = {"path": clean_path(scope.text(item.path), "files")}
+        made = placed(entry)
+        if not source.definition.root:
+            check_place(made)
     except UnpackError as error:
         raise InvalidError(str(error), id="layer-path-unsafe", where=scope.where) from None
+    return {**entry, "path": made.path}
+
+
+def _content_of(item: PlacedFile, scope: Scope, source: LayerSource) -> dict[str, Any]:
+    entry: dict[str, Any] = {"path": scope.text(item.path)}
     if item.link is not None:
         entry["link"] = scope.text(item.link)
     elif item.directory:
@@ -46,7 +55,7 @@ def _entry(item: PlacedFile, scope: Scope, source: LayerSource) -> dict[str, Any
 
 def _content(name: str, scope: Scope, source: LayerSource) -> str:
     if name not in source.files:
-        raise InvalidError(f"{name} is not in the layer's folder", id="layer-file-missing", where=scope.where)
+        raise InvalidError(f"{name!r} is not in the layer's folder", id="layer-file-missing", where=scope.where)
     return decode(source.files[name], str(source.folder / name))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from builder.errors import UsageError
@@ -123,6 +124,7 @@ def resolve(
     )
 
 
+@lru_cache(maxsize=2)
 def plan_toolchains(project: Project) -> tuple[PlannedLayer, ...]:
     """The toolchain roots, one for each build platform, with their keys."""
     planned = []

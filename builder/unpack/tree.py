@@ -83,7 +83,7 @@ def normalise(found: Iterable[Entry], *, is_root: bool, shared: frozenset[str] =
             if tree[path].kind == "dir":
                 tree[path] = directory(path)
         for entry in tree.values():
-            _check_place(entry)
+            check_place(entry)
     return _link_to_first(tree)
 
 
@@ -120,7 +120,8 @@ def _add_parents(tree: dict[str, Entry], path: str) -> int:
     return added
 
 
-def _check_place(entry: Entry) -> None:
+def check_place(entry: Entry) -> None:
+    """Raises UnpackError for a path or a mode that only a root layer may have."""
     first = entry.path.partition("/")[0]
     if first not in ALLOWED or (entry.path == first and entry.kind != "dir"):
         raise UnpackError(

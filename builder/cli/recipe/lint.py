@@ -1,7 +1,8 @@
-"""`builder lint`: recipes against the rules of the hardware, as text, JSON or SARIF."""
+"""`builder lint`: what is wrong with recipes, as text, JSON or SARIF: refusals, and the rules of the hardware."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -10,8 +11,9 @@ import typer
 
 from builder import __version__
 from builder.cli.options import BaseOption, JsonOption
-from builder.cli.output import counted, print_json
-from builder.errors import RuleError, UsageError
+from builder.cli.output import counted, print_json, say
+from builder.cli.recipe.refused import Refused, own_recipes, refused
+from builder.errors import InvalidError, RuleError, UsageError
 from builder.knowledge.lint import Finding
 from builder.knowledge.lint import lint as lint_recipes
 from builder.knowledge.rule import all_rules
@@ -27,18 +29,36 @@ def lint(
     sarif: Annotated[bool, typer.Option("--sarif", help="Print SARIF, for code scanning.")] = False,
     json_: JsonOption = False,
 ) -> None:
-    """Check recipes against the rules of the hardware and the options that the vLLM of each base accepts."""
+    """Check recipes: what plan, build or test would refuse, the rules of the hardware, and the options of vLLM.
+
+    Exit status 3 when one would be refused, 9 when one breaks a rule.
+    """
     if sarif and json_:
         raise UsageError("--json and --sarif exclude each other", id="lint-formats-conflict")
-    findings = lint_recipes(Project(), recipes or None, base=base)
+    project = Project()
+    for name in recipes or ():
+        # A name of the command line, and not of a file.
+        if name not in project.recipe_names():
+            project.recipe(name)
+    wrong = list(refused(project, recipes or None, base))
+    broken = {item.recipe for item in wrong}
+    findings = lint_recipes(project, recipes or None, base=base, without=broken)
     shown = [item for item in findings if not quiet or item.level in ("error", "warning")]
     if json_:
-        print_json([as_json(item) for item in shown])
+        print_json([*map(refused_as_json, wrong), *map(as_json, shown)])
     elif sarif:
-        print_json(as_sarif(shown))
+        print_json(as_sarif(shown, wrong))
     else:
+        for each in wrong:
+            print(refused_as_text(each))
         for item in shown:
             print(as_text(item))
+    if wrong:
+        raise InvalidError(
+            f"{counted(len(wrong), 'problem')} that plan, build or test would refuse",
+            id="lint-refused",
+            cause=f"printed above{'' if broken == {''} else ', with file and line'}",
+        )
     errors = sum(item.level == "error" for item in findings)
     if errors:
         raise RuleError(
@@ -47,6 +67,37 @@ def lint(
             cause=", ".join(dict.fromkeys(item.rule.id for item in findings if item.level == "error")),
             next="builder rules ID explains a rule; a recipe overrides a rule with `rules: {ID: reason}`",
         )
+    own = recipes or own_recipes(project)
+    others = 0 if recipes else len(project.recipe_names()) - len(own)
+    shipped = f", and the rules of {counted(others, 'shipped recipe')}" if others else ""
+    say(f"checked {counted(len(own), 'recipe')}{shipped}: nothing is refused, no rule is broken")
+
+
+def refused_as_text(item: Refused) -> str:
+    """One refusal as one line: FILE:LINE: error: MESSAGE [ID]."""
+    error = item.error
+    return f"{item.file}:{item.line}: error: {error.what} [{error.id}]" + "".join(
+        f"; {text}" for text in (error.cause, error.next) if text
+    )
+
+
+def refused_as_json(item: Refused) -> dict[str, Any]:
+    """One refusal as plain data, with the keys of a finding."""
+    error = item.error
+    return {
+        "rule": None,
+        "id": error.id,
+        "level": "error",
+        "recipe": item.recipe,
+        "profile": None,
+        "bases": [],
+        "message": error.what,
+        "path": [],
+        "file": item.file,
+        "line": item.line,
+        "reason": error.cause or None,
+        "fix": error.next,
+    }
 
 
 def as_text(item: Finding) -> str:
@@ -76,8 +127,11 @@ def as_json(item: Finding) -> dict[str, Any]:
     }
 
 
-def as_sarif(findings: list[Finding]) -> dict[str, Any]:
-    """Findings as SARIF 2.1.0. An overridden finding is a suppressed result with its reason as justification."""
+def as_sarif(findings: list[Finding], wrong: Sequence[Refused] = ()) -> dict[str, Any]:
+    """Findings and refusals as SARIF 2.1.0.
+
+    An overridden finding is a suppressed result with its reason as justification.
+    """
     described = [
         {
             "id": rule.id,
@@ -92,20 +146,32 @@ def as_sarif(findings: list[Finding]) -> dict[str, Any]:
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "results": [_sarif_result(item) for item in findings]}],
+        "runs": [
+            {
+                "tool": {"driver": driver},
+                "results": [
+                    *(_sarif_result(item.error.id, "error", item.error.what, item.file, item.line) for item in wrong),
+                    *(_sarif_finding(item) for item in findings),
+                ],
+            }
+        ],
     }
 
 
-def _sarif_result(item: Finding) -> dict[str, Any]:
-    path = Path(item.file)
-    uri = path.as_uri() if path.is_absolute() else quote(item.file)
-    location = {"artifactLocation": {"uri": uri}, "region": {"startLine": item.line}}
-    result: dict[str, Any] = {
-        "ruleId": item.rule.id,
-        "level": item.rule.severity,
-        "message": {"text": item.message},
+def _sarif_result(rule: str, level: str, message: str, file: str, line: int) -> dict[str, Any]:
+    path = Path(file)
+    uri = path.as_uri() if path.is_absolute() else quote(file)
+    location = {"artifactLocation": {"uri": uri}, "region": {"startLine": line}}
+    return {
+        "ruleId": rule,
+        "level": level,
+        "message": {"text": message},
         "locations": [{"physicalLocation": location}],
     }
+
+
+def _sarif_finding(item: Finding) -> dict[str, Any]:
+    result = _sarif_result(item.rule.id, item.rule.severity, item.message, item.file, item.line)
     if item.reason is not None:
         result["suppressions"] = [{"kind": "inSource", "justification": item.reason}]
     return result
