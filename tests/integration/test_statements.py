@@ -139,6 +139,12 @@ def test_a_rebuild_is_attested(signed: Signed) -> None:
     signed.verify("--attest").failed(2, "attest-incomplete")
 
 
+def test_a_rebuild_of_one_layer_does_not_vouch_for_the_image(signed: Signed) -> None:
+    said = signed.verify("--layer", "placed", "--attest", "--key", str(signed.other_private))
+    assert (said.code, said.out) == (0, "identical as far as compared\n"), said.err
+    signed.people(signed.other_public).failed(4, "statement-missing")
+
+
 def test_a_difference_is_attested(signed: Signed) -> None:
     signed.cli.small.files["recipes/tiny.yaml"]["env"]["LAST"] = "changed"
     said = signed.cli("verify", signed.target, *RECIPE, "--attest", "--key", str(signed.other_private))

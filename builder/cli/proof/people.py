@@ -51,9 +51,9 @@ def demand_only(reference: Reference, keys: Sequence[PublicKey], *, rebuild: boo
 
 
 def demand_signed(reference: Reference, image: Digest, keys: Sequence[PublicKey]) -> None:
-    """Print who says what about an image; each of the keys must say something.
+    """Print who says what about an image; each of the keys must vouch for it.
 
-    Raises PinError when a key says nothing, DiffersError when one says that a rebuild differs, NetworkError.
+    Raises PinError when a key does not, DiffersError when one says that a rebuild differs, NetworkError.
     """
     where = f"{reference.registry}/{reference.repository}@{image}"
     found = list(signed_statements(Registry(), reference, image, keys))
@@ -63,15 +63,6 @@ def demand_signed(reference: Reference, image: Digest, keys: Sequence[PublicKey]
     for item in found:
         if item.problem:
             say(f"does not count: statement {item.artifact[:19]}: {item.problem}")
-    for key in keys:
-        if not any(item.signer is key and not item.problem for item in found):
-            raise PinError(
-                f"no statement about the image is signed by {key.name}",
-                id="statement-missing",
-                where=where,
-                cause=_causes(found),
-                next="ask its publisher for the key, or for the digest that was signed",
-            )
     for item in found:
         if item.signer is not None and not item.problem and _differs(item.statement):
             raise DiffersError(
@@ -81,15 +72,37 @@ def demand_signed(reference: Reference, image: Digest, keys: Sequence[PublicKey]
                 cause=f"statement {item.artifact}",
                 next=f"rebuild it yourself: builder verify {where}",
             )
+    for key in keys:
+        if not any(item.signer is key and not item.problem and _vouches(item.statement) for item in found):
+            raise PinError(
+                f"no statement that vouches for the image is signed by {key.name}",
+                id="statement-missing",
+                where=where,
+                cause=_causes(found),
+                next="ask its publisher for the key, or for the digest that was signed",
+            )
 
 
 def _causes(found: Sequence[Said]) -> str:
     problems = sorted({item.problem for item in found if item.problem})
-    return "; ".join(problems[:3]) or ("none of this key" if found else "no signed statement is attached to the image")
+    return "; ".join(problems[:3]) or (
+        "it has signed only results of checks, or a rebuild of some layers"
+        if found
+        else "none is attached to the image"
+    )
+
+
+def _vouches(statement: Statement | None) -> bool:
+    """Whether who signs this stands for the image: results of checks, and a rebuild of some layers, do not say so."""
+    if statement is None:
+        return False
+    whole = statement.type == REBUILT and statement.predicate.get("verdict") == "identical"
+    return whole or statement.type in (SIGNED, PROVENANCE, CYCLONEDX, SPDX)
 
 
 def _differs(statement: Statement | None) -> bool:
-    return statement is not None and statement.type == REBUILT and statement.predicate.get("verdict") == "differs"
+    verdicts = ("differs", "content identical")
+    return statement is not None and statement.type == REBUILT and statement.predicate.get("verdict") in verdicts
 
 
 def _words(statement: Statement) -> str:

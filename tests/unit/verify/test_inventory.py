@@ -89,7 +89,7 @@ def test_hostile_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_many_packages_share_one_large_file(tmp_path: Path) -> None:
-    names = [f"p{number:05}" for number in range(5000)]
+    names = [f"p{number:05}" for number in range(1500)]
     text = (
         metadata("all").strip()
         + b"\nFormat: copyright-format/1.0\n"
