@@ -145,10 +145,14 @@ def signed_statements(
 def compare_statements(client: Registry, reference: Reference, image: Digest, plan: Plan) -> Iterator[Compared]:
     """SBOMs and provenance that are attached to an image, signed or not, against the plan that makes it.
 
-    Raises NetworkError.
+    Provenance of another bundle is not compared: several plans may make the same bytes. Raises NetworkError.
     """
+    bundle = Digest.of(write_bundle(plan)).hex
     for artifact, kind, document in _documents(client, reference, image):
         name = f"{_NAMES[kind]} {artifact.short}"
+        if kind == PROVENANCE and not isinstance(document, str) and _bundle_of(document) not in (None, bundle):
+            yield Compared(name, "not compared", artifact, None, "it is about another bundle")
+            continue
         problem = document if isinstance(document, str) else _problem(kind, document, plan)
         yield Compared(name, "differs" if problem else "identical", artifact, None, problem)
 
@@ -176,6 +180,14 @@ def _documents(
                 # A statement that cannot be read says nothing; an SBOM is known by its media type.
                 if kind is not None and media_type != STATEMENT:
                     yield artifact, kind, f"it cannot be read: {getattr(error, 'what', error)}"
+
+
+def _bundle_of(predicate: Mapping[str, Any]) -> str | None:
+    """The bundle that provenance says an image was made from; None when it says none."""
+    value: Any = predicate
+    for name in ("buildDefinition", "externalParameters", "bundle", "sha256"):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else None
 
 
 def _problem(kind: str, document: Mapping[str, Any], plan: Plan) -> str:

@@ -6,16 +6,19 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from builder.cli.compare.summary import details
 from builder.cli.output import counted, say
 from builder.cli.request import PlanRequest
 from builder.errors import BuilderError, DiffersError, UsageError
 from builder.inputs.mirrors import redact
 from builder.model.plan import Plan
+from builder.plan.bundle import write_bundle
+from builder.plan.diff import differences, plan_contents
+from builder.plan.explain import key_changes
 from builder.store.removal import remove
 from builder.store.store import Store
 from builder.verify.bundles import Bundle
 from builder.verify.checkout import Checkout, project_of
-from builder.verify.origin import plan_differences
 
 _LINES = 20
 
@@ -69,7 +72,7 @@ class ProjectPlans:
     def makes(self, bundle: Bundle) -> bool:
         """Whether the project has this very plan."""
         try:
-            return not plan_differences(bundle.plan, self.plan(bundle))
+            return write_bundle(bundle.plan) == write_bundle(self.plan(bundle))
         except BuilderError:
             return False
 
@@ -84,7 +87,7 @@ class ProjectPlans:
     def check(self, bundle: Bundle, where: str) -> None:
         """Raise DiffersError when the project has another plan, after printing in what they differ."""
         try:
-            differences = plan_differences(bundle.plan, self.plan(bundle))
+            differences = _differences(bundle.plan, self.plan(bundle))
         except UsageError as error:
             differences = [f"the project has no such image: {error.what}"]
         if not differences:
@@ -97,6 +100,21 @@ class ProjectPlans:
             cause=differences[0],
             next="the image was made from another commit, with other options or by another version of builder",
         )
+
+
+def _differences(bundle: Plan, project: Plan) -> list[str]:
+    """In what the plan of a bundle differs from that of a project, as `builder diff` says it; empty when equal."""
+    if write_bundle(bundle) == write_bundle(project):
+        return []
+    found = details(differences(plan_contents(bundle), plan_contents(project)))
+    theirs = {layer.id: layer for layer in project.layers}
+    parts = (
+        f"layer {layer.id}: {line}"
+        for layer in bundle.layers
+        if layer.id in theirs
+        for line in details(key_changes((bundle, layer), (project, theirs[layer.id])))
+    )
+    return [*found, *parts] or ["checks, notes or titles"]
 
 
 def _say(differences: Sequence[str]) -> None:
