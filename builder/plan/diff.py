@@ -194,3 +194,11 @@ def options(words: Sequence[str]) -> dict[str, Fact]:
         else:
             found.setdefault(name, []).append(word)
     return {name: Fact(" ".join(values)) for name, values in found.items()}
+
+
+def details(changes: Sequence[Change]) -> Iterator[str]:
+    """Every change as one line: - for what is gone, + for what is new, ~ for what changed."""
+    for change in changes:
+        mark = "+" if change.old is None else "-" if change.new is None else "~"
+        value = " → ".join(text or '""' for text in (change.old, change.new) if text is not None)
+        yield f"{mark} {change.kind} {change.name}: {value}"

@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from builder.cli.compare.operand import Operand, commits, find_operand
-from builder.cli.compare.summary import details, file_counts, summary
+from builder.cli.compare.summary import file_counts, summary
 from builder.cli.options import JsonOption
 from builder.cli.output import print_json, say, size
 from builder.cli.request import open_store
 from builder.errors import ExitCode, UsageError
-from builder.plan.diff import Change, CommitOf, Contents, differences
+from builder.plan.diff import Change, CommitOf, Contents, details, differences
 from builder.project import Project
 from builder.store.store import Store
 from builder.text import printable

@@ -59,14 +59,6 @@ def summary(old: Contents, new: Contents, changes: Sequence[Change], files: str 
         yield from _row("size", f"{size(old.size)} → {size(new.size)} {what}", 1)
 
 
-def details(changes: Sequence[Change]) -> Iterator[str]:
-    """Every change as one line: - for what is gone, + for what is new, ~ for what changed."""
-    for change in changes:
-        mark = "+" if change.old is None else "-" if change.new is None else "~"
-        value = " → ".join(text or '""' for text in (change.old, change.new) if text is not None)
-        yield f"{mark} {change.kind} {change.name}: {value}"
-
-
 def short(change: Change) -> str:
     """A change in a few words: `numpy 1.0 → 2.0`, `+numpy 2.0`, `numpy gone`."""
     name = "/".join(change.name.split("/")[-2:]) if change.kind == "gpu code" else change.name

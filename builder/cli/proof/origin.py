@@ -6,14 +6,13 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from builder.cli.compare.summary import details
 from builder.cli.output import counted, say
 from builder.cli.request import PlanRequest
 from builder.errors import BuilderError, DiffersError, UsageError
 from builder.inputs.mirrors import redact
 from builder.model.plan import Plan
 from builder.plan.bundle import write_bundle
-from builder.plan.diff import differences, plan_contents
+from builder.plan.diff import details, differences, plan_contents
 from builder.plan.explain import key_changes
 from builder.store.removal import remove
 from builder.store.store import Store
