@@ -37,6 +37,7 @@ from builder.verify.bisect import Found, Group, groups_of, images_needed, search
 from builder.verify.rebuild import fetch_inputs
 from builder.verify.requirements import implied
 
+_SHOWN = 8
 _CANNOT_TELL = 125
 _NOT_RUN = 126
 """Exit statuses of COMMAND, as for `git bisect run`: 0 good, 125 cannot tell, up to 127 bad, but 126 and 127 (not
@@ -112,8 +113,10 @@ class _Judge:
 
     def __call__(self, made: Collection[Change]) -> bool | None:
         say(f"image {len(self.results) + 1}, with {counted(len(made), 'change')}:")
-        for change in sorted(made):
+        for change in sorted(made)[:_SHOWN]:
             say(f"  {change}")
+        if len(made) > _SHOWN:
+            say(f"  and {len(made) - _SHOWN} more")
         result = self._judge(made)
         self.results.append(result)
         say({True: "bad", False: "good", None: "cannot be judged"}[result])
