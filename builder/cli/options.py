@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -34,4 +35,8 @@ MirrorOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TrustOption = Annotated[
     bool, typer.Option("--trust-plan", help="Run the commands of a plan that comes from a registry, without asking.")
+]
+PolicyOption = Annotated[
+    Path | None,
+    typer.Option("--policy", help="Demand what this file says: whose signatures and rebuilds the image must have."),
 ]

@@ -17,6 +17,7 @@ from builder.cli.options import (
     JsonOption,
     MirrorOption,
     OfflineOption,
+    PolicyOption,
     ProfileOption,
     SetOption,
     TrustOption,
@@ -100,8 +101,9 @@ def verify(
     offline: OfflineOption = False,
     mirror: MirrorOption = None,
     signed_by: SignedByOption = None,
+    policy: PolicyOption = None,
     no_rebuild: Annotated[
-        bool, typer.Option("--no-rebuild", help="Only check who has signed statements (--signed-by); rebuild nothing.")
+        bool, typer.Option("--no-rebuild", help="Only check who has signed statements; rebuild nothing.")
     ] = False,
     attest: Annotated[
         bool, typer.Option("--attest", help="Sign the outcome with --key, a difference included, and attach it.")
@@ -124,12 +126,12 @@ def verify(
     engine = steps_engine(engine, builder) if variations else engine
     keys = read_public_keys(signed_by)
     signing = attesting_key(key, reference) if attest else None
-    if (keys or no_rebuild) and reference is None:
+    if (keys or policy or no_rebuild) and reference is None:
         raise UsageError(
             "signatures are checked of an image in a registry", id="verify-image-not-given", next="name REF"
         )
     if no_rebuild:
-        demand_only(Reference.parse(str(reference)), keys, rebuild=attest, json=json_)
+        demand_only(Reference.parse(str(reference)), keys, policy, rebuild=attest, json=json_)
         return
     request = None
     if recipe is not None:
@@ -145,10 +147,10 @@ def verify(
     store = open_store()
     source = mirror_source(mirror)
     subject = _subject(reference, request, asked, store, offline=offline, source=source)
-    if keys:
-        demand_signed(Reference.parse(str(reference)), subject.image.digest, keys)
+    if reference is not None:
+        demand_signed(Reference.parse(reference), subject.image.digest, keys, policy)
     wanted = _chosen(subject.plan, layer or (), quick=quick)
-    _say_claims(subject, wanted, signed=bool(keys))
+    _say_claims(subject, wanted, signed=bool(keys or policy))
     if request is None and not subject.own:
         ask_trust(subject.plan, subject.name, trusted=trust_plan)
     engines: dict[str, Engine] = {}

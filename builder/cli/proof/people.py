@@ -12,6 +12,7 @@ from builder.attest.provenance import rebuilt
 from builder.attest.statement import CYCLONEDX, PROVENANCE, REBUILT, SIGNED, SPDX, TESTED, Statement
 from builder.cli.output import print_json, say
 from builder.cli.proof.keys import read_signing_key
+from builder.cli.proof.policy import enforce
 from builder.digest import Digest
 from builder.engine.interface import Engine, host_architecture
 from builder.errors import DiffersError, PinError, UsageError
@@ -33,16 +34,19 @@ _NAMES = {
 }
 
 
-def demand_only(reference: Reference, keys: Sequence[PublicKey], *, rebuild: bool, json: bool) -> None:
+def demand_only(
+    reference: Reference, keys: Sequence[PublicKey], policy: Path | None, *, rebuild: bool, json: bool
+) -> None:
     """`verify --no-rebuild`: demand signed statements and nothing else. rebuild: --attest, which has nothing to sign.
 
     Raises UsageError, and as `demand_signed`.
     """
-    if not keys or rebuild:
-        what = "--no-rebuild has nothing to attest" if rebuild else "--no-rebuild without --signed-by checks nothing"
+    if not (keys or policy) or rebuild:
+        what = "--no-rebuild without --signed-by or --policy checks nothing"
+        what = "--no-rebuild has nothing to attest" if rebuild else what
         raise UsageError(what, id="verify-checks-nothing", next="builder verify REF --no-rebuild --signed-by key.pub")
     image = remote_image(reference).digest
-    demand_signed(reference, image, keys)
+    demand_signed(reference, image, keys, policy)
     say("nothing was rebuilt: whether the plan makes these bytes is not checked")
     if json:
         print_json({"image": image, "verdict": "signed", "signed_by": [key.name for key in keys]})
@@ -50,11 +54,15 @@ def demand_only(reference: Reference, keys: Sequence[PublicKey], *, rebuild: boo
         print("signed")
 
 
-def demand_signed(reference: Reference, image: Digest, keys: Sequence[PublicKey]) -> None:
-    """Print who says what about an image; each of the keys must vouch for it.
+def demand_signed(reference: Reference, image: Digest, keys: Sequence[PublicKey], policy: Path | None) -> None:
+    """Print who says what about an image; each of the keys must vouch for it, and a policy must be met.
 
-    Raises PinError when a key does not, DiffersError when one says that a rebuild differs, NetworkError.
+    Raises as `enforce`, PinError when a key does not, DiffersError when one says that a rebuild differs, NetworkError.
     """
+    if policy is not None:
+        enforce(policy, reference, image)
+    if not keys:
+        return
     where = f"{reference.registry}/{reference.repository}@{image}"
     found = list(signed_statements(Registry(), reference, image, keys))
     for item in found:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from builder.cli.image.built import built_image, image_name
-from builder.cli.options import BaseOption, ProfileOption, RecipeOption, SetOption
+from builder.cli.options import BaseOption, PolicyOption, ProfileOption, RecipeOption, SetOption
 from builder.cli.output import say
 from builder.cli.request import PlanRequest
 from builder.cli.rulecheck import check_rules
@@ -34,6 +34,7 @@ def run(
     image: Annotated[
         str | None, typer.Option("--image", help="Image to run; default: the built one, by the name `load` gives it.")
     ] = None,
+    policy: PolicyOption = None,
     format_: Annotated[
         str | None, typer.Option("--format", help="docker (the default), compose, systemd or env.")
     ] = None,
@@ -61,6 +62,17 @@ def run(
         return
     spec.check_nodes(served, node)
     check_rules(project, recipe, chosen.name, profile, refuse=exec_)
+    if policy is not None:
+        if image is None:
+            raise UsageError(
+                "a policy is about an image in a registry",
+                id="policy-without-image",
+                next="--image REGISTRY/REPOSITORY:TAG",
+            )
+        # Imported here: only a policy needs what reads statements.
+        from builder.cli.proof.policy import pinned
+
+        image = pinned(policy, image)
     name = image or _built_name(request, project)
     container = spec.container(served, chosen, name, port=port, offline=offline, user=user, node=node)
     if exec_:

@@ -1,0 +1,61 @@
+"""`--policy`: an image is used only when the statements that a policy demands are attached to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from builder.attest.policy import Policy, judge
+from builder.cli.output import say
+from builder.cli.proof.keys import read_public_keys
+from builder.digest import Digest
+from builder.errors import DiffersError, InvalidError, PinError
+from builder.model.reference import Reference
+from builder.model.yamlfile import load
+from builder.registry.client import Registry
+from builder.smoke.image.remote import remote_image
+from builder.verify.statements import signed_statements
+
+
+def pinned(path: Path, image: str) -> str:
+    """An image in a registry that meets a policy, named by the digest that was checked. Raises as `enforce`."""
+    reference = Reference.parse(image)
+    digest = remote_image(reference).digest
+    enforce(path, reference, digest)
+    return f"{reference.registry}/{reference.repository}@{digest}"
+
+
+def enforce(path: Path, reference: Reference, image: Digest) -> None:
+    """Print every rule of the policy in a file, and whether the image meets it.
+
+    Raises PinError when a rule is not met, DiffersError when a key of the policy has signed that a rebuild differs,
+    UsageError and InvalidError for the policy itself, NetworkError.
+    """
+    policy = load(path, Policy)
+    files = {name: path.parent / name for name in policy.keys}
+    keys = [replace(key, name=name) for name, key in zip(files, read_public_keys(list(files.values())), strict=True)]
+    for key in keys:
+        if other := next((item for item in keys if item.hint == key.hint and item.name != key.name), None):
+            raise InvalidError(
+                f"{key.name} and {other.name} hold the same key, which counts once",
+                id="policy-key-twice",
+                where=str(path),
+            )
+    found = signed_statements(Registry(), reference, image, keys)
+    said = [(item.signer.name, item.statement) for item in found if item.signer and item.statement and not item.problem]
+    rules = judge(policy, said, datetime.now(UTC))
+    for rule in rules:
+        say(f"policy: {rule.text}")
+    unmet = [rule for rule in rules if not rule.met]
+    if not unmet:
+        return
+    where = f"{reference.registry}/{reference.repository}@{image}"
+    error = DiffersError if any(rule.differs for rule in unmet) else PinError
+    raise error(
+        f"the image does not meet {len(unmet)} of {len(rules)} rules of {path}",
+        id="policy-unmet",
+        where=where,
+        cause="; ".join(rule.text for rule in unmet),
+        next=f"rebuild it yourself: builder verify {where}",
+    )
