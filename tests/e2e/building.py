@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.digest import Digest
-from builder.smoke.cpu.runc import RuncRunner
 from tests.e2e import small_project
 from tests.e2e.machines import Machine
 
@@ -35,13 +34,13 @@ class Build:
 class Builds:
     """What two machines built. full: nemotron-omni by buildah. by_buildah, by_docker: the small image.
 
-    unpacked: the first, where its programs run.
+    unpacked: the end of unpacking the first, whose programs then run.
     """
 
     full: Build
     by_buildah: Build
     by_docker: Build
-    unpacked: Future[RuncRunner]
+    unpacked: Future[None]
 
 
 def builder(*arguments: str, store: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
