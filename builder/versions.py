@@ -90,16 +90,19 @@ def debian_version(text: str) -> tuple[Any, ...]:
     """A key that sorts versions of Debian packages as dpkg does: deb-version(7)."""
     epoch, _, rest = text.rpartition(":")
     upstream, hyphen, revision = rest.rpartition("-")
-    return (
-        int(epoch) if epoch.isdecimal() else 0,
-        _part(upstream if hyphen else rest),
-        _part(revision if hyphen else "0"),
-    )
+    return tuple(map(_part, (epoch or "0", upstream if hyphen else rest, revision if hyphen else "0")))
 
 
-def _part(text: str) -> tuple[tuple[int, ...], ...]:
-    """Other characters and numbers in turns. A tilde comes before the end of the part, letters before the rest."""
+def _part(text: str) -> tuple[tuple[Any, ...], ...]:
+    """Other characters and numbers in turns. A tilde comes before the end of the part, letters before the rest; a
+    number is its length and its digits, because it may be too long for an int."""
     return tuple(
-        (*(-1 if letter == "~" else ord(letter) + 256 * (not letter.isalpha()) for letter in word), 0, int(number or 0))
-        for word, number in re.findall(r"(\D*)(\d*)", text)
+        (
+            *(-1 if letter == "~" else ord(letter) + 256 * (not letter.isalpha()) for letter in word),
+            0,
+            len(digits),
+            digits,
+        )
+        for word, number in re.findall(r"([^0-9]*)([0-9]*)", text)
+        for digits in [number.lstrip("0")]
     )

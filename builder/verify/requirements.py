@@ -10,7 +10,7 @@ from functools import cache, partial
 
 from packaging.metadata import parse_email
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from builder.model.inputs import Input
 from builder.model.plan import Plan
@@ -84,7 +84,7 @@ def of_wheel(name: str, version: str, metadata: str, python: str) -> Package:
             if wanted.marker is None or wanted.marker.evaluate(markers):
                 key = ("wheel", canonicalize_name(wanted.name))
                 needs.append((frozenset({key}), lambda have, key=key, wanted=wanted: _has(wanted, have(key))))
-        except (InvalidRequirement, ValueError):
+        except (InvalidRequirement, ValueError, RecursionError):
             continue
     return Package(((("wheel", canonicalize_name(name)), version),), tuple(needs))
 
@@ -210,7 +210,11 @@ def _ties(good: Plan, bad: Plan, by_key: Mapping[Key, Change]) -> Iterator[tuple
 
 
 def _is_compiled(wheel: Input) -> bool:
-    return any(tag.interpreter.startswith("cp") and tag.abi != "abi3" for tag in parse_wheel_filename(wheel.file)[3])
+    try:
+        tags = parse_wheel_filename(wheel.file)[3]
+    except InvalidWheelFilename:
+        return True
+    return any(tag.interpreter.startswith("cp") and tag.abi != "abi3" for tag in tags)
 
 
 def _closure(change: Change, edges: Mapping[Change, Iterable[Change]]) -> frozenset[Change]:

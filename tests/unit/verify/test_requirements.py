@@ -25,6 +25,13 @@ def test_versions_sort_as_those_of_dpkg() -> None:
         assert (debian_version(one) < debian_version(other)) == (status == 0), (one, other)
 
 
+def test_texts_of_strangers_are_read() -> None:
+    assert debian_version("9" * 9999) > debian_version("8" * 9999) > debian_version("9" * 9998)
+    assert debian_version(f"{'9' * 9999}:1") > debian_version("2:1")
+    assert wheels(odd="1; x; python_version" + "(" * 9999 + "; é é; " + "a" * 99_999)
+    assert debs(odd="1; Depends: (((, |||, a (>= " + "9" * 9999 + "), ,")
+
+
 def wheels(**packages: str) -> dict[Key, list[Package]]:
     """NAME="VERSION; requirement; requirement"."""
     found = {}
