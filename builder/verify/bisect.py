@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from builder.plan.hybrid import Change
+from builder.verify.hybrid import Change
 
 Group = tuple[Change, ...]
 """Changes that can only be made together."""

@@ -14,12 +14,12 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 
 from builder.model.inputs import Input
 from builder.model.plan import Plan
-from builder.plan.hybrid import Change, packages, python_of
 from builder.store.store import Store
 from builder.unpack.bounds import Budget
 from builder.unpack.debs import read_control
 from builder.unpack.entry import UnpackError
 from builder.unpack.wheels import read_metadata
+from builder.verify.hybrid import Change, packages, python_of
 from builder.versions import debian_version
 
 Key = tuple[str, str]

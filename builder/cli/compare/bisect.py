@@ -30,10 +30,10 @@ from builder.engine.select import check_engine
 from builder.errors import BuilderError, InvalidError, UsageError
 from builder.mirror.source import MirrorSource, mirror_source
 from builder.model.plan import Plan
-from builder.plan.hybrid import Change, changes, hybrid, packages
 from builder.project import Project
 from builder.store.store import Store
 from builder.verify.bisect import Found, Group, groups_of, images_needed, search
+from builder.verify.hybrid import Change, changes, hybrid, packages
 from builder.verify.rebuild import fetch_inputs
 from builder.verify.requirements import implied
 

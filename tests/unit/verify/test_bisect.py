@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
-from builder.plan.hybrid import Change
 from builder.verify.bisect import Found, groups_of, images_needed, search
+from builder.verify.hybrid import Change
 
 
 def some(count: int, sections: int = 1) -> list[Change]:

@@ -8,9 +8,9 @@ import pytest
 
 from builder.model.plan import Plan
 from builder.plan.bundle import read_bundle, write_bundle
-from builder.plan.hybrid import changes, hybrid, packages
 from builder.plan.resolve import resolve
 from builder.project import Project
+from builder.verify.hybrid import changes, hybrid, packages
 from tests.support.project import ROOT
 
 
