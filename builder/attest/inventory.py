@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from packaging.utils import canonicalize_name
+
 from builder.digest import Digest
 from builder.model.inputs import Input
 from builder.model.plan import Plan
@@ -85,15 +87,14 @@ def inventory(image: Digest, title: str, created: str, found: Found, plan: Plan 
     if plan is not None:
         planned = _planned(plan)
         parts = [_with_file(part, planned.installed.get(part.purl)) for part in parts] + planned.others
-        if any(layer.toolchain for layer in plan.layers):
-            toolchain = [part_of(item) for layer in plan.toolchains for item in layer.inputs]
-            compiled = [
-                _of_source(item).purl
-                for layer in plan.layers
-                if layer.toolchain
-                for item in layer.inputs
-                if item.kind == "source"
-            ]
+        toolchain = [part_of(item) for layer in plan.used_toolchains for item in layer.inputs]
+        compiled = [
+            _of_source(item).purl
+            for layer in plan.layers
+            if layer.toolchain
+            for item in layer.inputs
+            if item.kind == "source"
+        ]
     if found.base is not None:
         name, digest = found.base
         purl = _purl("oci", None, name.rpartition("/")[2].partition("@")[0], digest)
@@ -117,12 +118,7 @@ def deb_part(fields: Mapping[str, str], distribution: str, licences: tuple[str, 
 
 def python_part(name: str, version: str, licences: tuple[str, ...] = ()) -> Part:
     """An installed Python distribution, as its metadata names it."""
-    return Part("python", name, version, _purl("pypi", None, normal(name), version), licences)
-
-
-def normal(name: str) -> str:
-    """The normal form of a distribution's name (the specification of names of Python packages)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return Part("python", name, version, _purl("pypi", None, canonicalize_name(name), version), licences)
 
 
 def _planned(plan: Plan) -> _Planned:
@@ -146,7 +142,7 @@ def _with_file(part: Part, item: Input | None) -> Part:
 
 def part_of(item: Input) -> Part:
     """A locked input as the package that it is."""
-    name, _, version = item.name.partition(" ")
+    name, version = item.package, item.version
     if item.kind == "deb":
         architecture = item.file.removesuffix(".deb").rpartition("_")[2]
         part = deb_part({"Package": name, "Version": version, "Architecture": architecture}, "debian")
@@ -158,13 +154,13 @@ def part_of(item: Input) -> Part:
 
 
 def _of_unpacked(item: Input) -> Part:
-    name, _, version = item.name.partition(" ")
+    name, version = item.package, item.version
     purl = _purl("generic", None, name, version, checksum=item.digest)
     return Part("unpacked", name, version, purl, file=item.file, sha256=item.sha256)
 
 
 def _of_source(item: Input) -> Part:
-    name, _, version = item.name.partition(" ")
+    name, version = item.package, item.version
     purl, repository = _purl("generic", None, name, version, checksum=item.digest), ""
     for place in item.locations:
         if place.kind == "github" and (named := _ARCHIVE.fullmatch(place.path)):

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from builder.attest.statement import CYCLONEDX, PROVENANCE, REBUILT, SIGNED, SPDX, TESTED, Statement
+from builder.attest.statement import CYCLONEDX, PROVENANCE, SIGNED, SPDX, TESTED, Statement
 from builder.model.common import Line, Strict
 
 About = Literal["image", "provenance", "sbom", "checks"]
@@ -20,7 +20,6 @@ _TYPES: dict[About, tuple[str, ...]] = {
     "sbom": (CYCLONEDX, SPDX),
     "checks": (TESTED,),
 }
-_DIFFERENCES = ("differs", "content identical")
 
 
 class SignedRule(Strict):
@@ -123,10 +122,7 @@ def _rebuilt(policy: Policy, said: Sequence[tuple[str, Statement]], now: datetim
     counted = [
         (key, statement)
         for key, statement in said
-        if key in rule.keys
-        and statement.type == REBUILT
-        and statement.predicate.get("verdict") == "identical"
-        and _is_recent(statement, oldest, now)
+        if key in rule.keys and statement.rebuilt_identical and _is_recent(statement, oldest, now)
     ]
     signers = {key for key, _ in counted}
     age = f", at most {rule.days} days old" if rule.days is not None else ""
@@ -154,5 +150,5 @@ def _architecture(statement: Statement) -> str:
 
 def _differences(said: Sequence[tuple[str, Statement]]) -> Iterator[Judged]:
     for key, statement in said:
-        if statement.type == REBUILT and statement.predicate.get("verdict") in _DIFFERENCES:
+        if statement.rebuilt_differs:
             yield Judged(f"{key} has signed that a rebuild differs", met=False, differs=True)

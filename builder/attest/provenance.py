@@ -8,7 +8,7 @@ from typing import Any
 from builder import __version__
 from builder.attest.inventory import part_of
 from builder.digest import Digest
-from builder.model.plan import Plan, PlannedLayer
+from builder.model.plan import Plan
 
 BUILD_TYPE = "urn:builder:plan:v1"
 BUILDER = "urn:builder"
@@ -22,7 +22,7 @@ def provenance(plan: Plan, bundle: Digest) -> dict[str, Any]:
     and the base are the resolved dependencies. Equal plans have equal provenance: no time is in it.
     """
     external = {"bundle": {"sha256": bundle.hex}, "recipe": plan.recipe, "base": plan.base, "platform": plan.platform}
-    inputs = {item.sha256: item for layer in (*plan.layers, *_toolchains(plan)) for item in layer.inputs}
+    inputs = {item.sha256: item for layer in (*plan.layers, *plan.used_toolchains) for item in layer.inputs}
     dependencies = [
         {"name": item.file, "uri": part_of(item).purl, "digest": {"sha256": item.sha256}} for item in inputs.values()
     ]
@@ -81,7 +81,3 @@ def rebuilt(
         "finishedOn": finished,
         "parts": rows,
     }
-
-
-def _toolchains(plan: Plan) -> tuple[PlannedLayer, ...]:
-    return plan.toolchains if any(layer.toolchain for layer in plan.layers) else ()

@@ -42,6 +42,16 @@ class Statement:
     type: str
     predicate: Mapping[str, Any]
 
+    @property
+    def rebuilt_identical(self) -> bool:
+        """Whether it says that a rebuild of the whole image was identical."""
+        return self.type == REBUILT and self.predicate.get("verdict") == "identical"
+
+    @property
+    def rebuilt_differs(self) -> bool:
+        """Whether it says that a rebuild differs."""
+        return self.type == REBUILT and self.predicate.get("verdict") in ("differs", "content identical")
+
 
 def write_statement(image: Digest, type: str, predicate: Mapping[str, Any]) -> bytes:
     """A statement about an image. type: of the predicate, one of this module."""

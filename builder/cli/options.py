@@ -33,6 +33,11 @@ MirrorOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+EngineOption = Annotated[str | None, typer.Option("--engine", help="auto, docker or buildah.")]
+BuilderOption = Annotated[str | None, typer.Option("--builder", help="The buildx builder that compiles.")]
+JobsOption = Annotated[
+    int | None, typer.Option("--jobs", "-j", min=1, max=512, help="Parallel jobs; default: all processors.")
+]
 TrustOption = Annotated[
     bool, typer.Option("--trust-plan", help="Run the commands of a plan that comes from a registry, without asking.")
 ]

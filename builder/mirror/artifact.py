@@ -65,8 +65,7 @@ class Artifact:
 
 def locked_contents(plan: Plan) -> list[Content]:
     """Every locked input of a plan's layers; with the toolchains of all build platforms when a layer compiles."""
-    toolchains = plan.toolchains if any(layer.toolchain for layer in plan.layers) else ()
-    inputs = {item.digest: item for layer in (*plan.layers, *toolchains) for item in layer.inputs}
+    inputs = {item.digest: item for layer in (*plan.layers, *plan.used_toolchains) for item in layer.inputs}
     return [Content(item.kind, item.name, item.file, item.digest, item.size, item) for item in inputs.values()]
 
 

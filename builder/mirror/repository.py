@@ -17,6 +17,7 @@ from builder.store.blobs import chunks_of, rereading
 
 if TYPE_CHECKING:
     from builder.registry.client import Registry
+from builder.registry.referrers import attach_manifest
 
 
 class RegistryBackend:
@@ -93,8 +94,6 @@ class RegistryBackend:
         if not self.client.has_blob(target, Digest.of(EMPTY)):
             self.client.upload(target, Digest.of(EMPTY), len(EMPTY), lambda: iter((EMPTY,)))
         if artifact.attached:
-            from builder.registry.referrers import attach_manifest
-
             attach_manifest(self.client, target, artifact.manifest)
         else:
             self.client.put_manifest(target, artifact.manifest, OCI_MANIFEST)

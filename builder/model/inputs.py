@@ -43,6 +43,16 @@ class Input:
     commit: Commit | None = None
 
     @property
+    def package(self) -> str:
+        """The name without the version."""
+        return self.name.partition(" ")[0]
+
+    @property
+    def version(self) -> str:
+        """The version in the name."""
+        return self.name.partition(" ")[2]
+
+    @property
     def digest(self) -> Digest:
         """The digest, which is the name in the store."""
         return Digest.from_hex(self.sha256)

@@ -5,7 +5,8 @@ The types of the fields are those of a bundle, which a stranger may have written
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict
@@ -97,6 +98,15 @@ class Plan:
         """Names the whole image: equal plans make equal images."""
         return fingerprint(self.to_json())
 
+    @property
+    def used_toolchains(self) -> tuple[PlannedLayer, ...]:
+        """The roots of the toolchain; none when no layer compiles."""
+        return self.toolchains if any(layer.toolchain for layer in self.layers) else ()
+
+    def only(self, layers: Collection[str]) -> Plan:
+        """The plan with these layers alone, by id."""
+        return replace(self, layers=tuple(layer for layer in self.layers if layer.id in layers))
+
     def to_json(self) -> dict[str, Any]:
         """The plan as plain data, without file contents."""
         return {
@@ -113,7 +123,7 @@ class Plan:
             "created": self.created,
             "compression": self.compression,
             "layers": [_layer_json(layer) for layer in self.layers],
-            "toolchains": {layer.id: layer.key for layer in self.toolchains if any(i.toolchain for i in self.layers)},
+            "toolchains": {layer.id: layer.key for layer in self.used_toolchains},
             "env": [[item.name, item.value, "prepend" if item.prepend else "set"] for item in self.env],
             "entrypoint": list(self.entrypoint) if self.entrypoint is not None else None,
             "cmd": list(self.command),

@@ -78,6 +78,10 @@ class Reference:
         """The same image, pinned to `digest`."""
         return replace(self, digest=digest)
 
+    def pinned(self, digest: Digest) -> str:
+        """REGISTRY/REPOSITORY@DIGEST: an image by its digest alone."""
+        return f"{self.registry}/{self.repository}@{digest}"
+
     def __str__(self) -> str:
         tag = f":{self.tag}" if self.tag is not None else ""
         digest = f"@{self.digest}" if self.digest is not None else ""

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from builder.model.inputs import Input
 from builder.model.lock import DebLock, LockSection, WheelLock
-from builder.model.plan import Plan
+from builder.model.plan import Plan, PlannedLayer
 from builder.oci.assemble import environment
 from builder.plan.imageconfig import VLLM_LABEL
 
@@ -113,7 +112,7 @@ def plan_contents(plan: Plan, commit_of: CommitOf = no_commit) -> Contents:
     for layer in plan.layers:
         placed = {item["file"] for item in (layer.spec or {}).get("wheels", ()) if "strip" in item}
         for item in layer.inputs:
-            name, version = split_name(item)
+            name, version = item.package, item.version
             if item.kind == "deb":
                 facts["debian"][name] = Fact(version, item.sha256)
             elif item.kind == "wheel" and layer.spec is not None and item.file not in placed:
@@ -124,11 +123,7 @@ def plan_contents(plan: Plan, commit_of: CommitOf = no_commit) -> Contents:
             facts["layer"][layer.id] = Fact(f"key {layer.key[:12]}", layer.key)
         if "functions" in layer.params and layer.layer == "nccl":
             facts["setting"][_NCCL_FUNCTIONS] = Fact(str(layer.params["functions"]))
-    if any(layer.toolchain for layer in plan.layers):
-        for layer in plan.toolchains:
-            for item in layer.inputs:
-                name, version = split_name(item)
-                facts["toolchain"][f"{layer.id.removeprefix('toolchain-')} {name}"] = Fact(version, item.sha256)
+    facts["toolchain"] = toolchain_facts(plan.used_toolchains)
     facts["setting"] |= {
         "recipe": Fact(plan.recipe),
         "base": Fact(plan.base, plan.base_manifest or ""),
@@ -164,10 +159,13 @@ def lock_contents(name: str, sections: Iterable[LockSection]) -> Contents:
     return Contents(name, "lock", facts, size)
 
 
-def split_name(item: Input) -> tuple[str, str]:
-    """The name and the version of an input."""
-    name, _, version = item.name.partition(" ")
-    return name, version
+def toolchain_facts(roots: Iterable[PlannedLayer]) -> dict[str, Fact]:
+    """The packages of toolchains, by architecture and name."""
+    return {
+        f"{root.id.removeprefix('toolchain-')} {item.package}": Fact(item.version, item.sha256)
+        for root in roots
+        for item in root.inputs
+    }
 
 
 def with_commit(version: str, commit: str | None) -> str:

@@ -11,7 +11,7 @@ from builder.model.condition import Condition
 from builder.model.layer import Layer
 from builder.model.plan import Plan, PlannedLayer
 from builder.oci.format import format_id
-from builder.plan.diff import KINDS, Change, Fact, Kind, changed, split_name
+from builder.plan.diff import KINDS, Change, Fact, Kind, changed, toolchain_facts
 from builder.plan.keys import toolchain_digest
 from builder.project import Project
 from builder.unpack import FORMAT
@@ -86,8 +86,7 @@ def key_facts(plan: Plan, layer: PlannedLayer) -> dict[Kind, dict[str, Fact]]:
     """The parts of a layer's key, as `builder.plan.keys` hashes them, by kind and name."""
     facts: dict[Kind, dict[str, Fact]] = {kind: {} for kind in KINDS}
     for item in layer.inputs:
-        name, version = split_name(item)
-        facts[_INPUT_KINDS[item.kind]][name] = Fact(version, item.sha256)
+        facts[_INPUT_KINDS[item.kind]][item.package] = Fact(item.version, item.sha256)
     for path, data in layer.context.items():
         facts["file"][path] = _hash(Digest.of(data).hex)
     spec = layer.spec or {}
@@ -104,10 +103,7 @@ def key_facts(plan: Plan, layer: PlannedLayer) -> dict[Kind, dict[str, Fact]]:
     }
     facts["setting"] = {name: Fact(text) if len(text) < 64 else _hash(text) for name, text in settings.items()}
     if layer.toolchain:
-        for root in plan.toolchains:
-            for item in root.inputs:
-                name, version = split_name(item)
-                facts["toolchain"][f"{root.id.removeprefix('toolchain-')} {name}"] = Fact(version, item.sha256)
+        facts["toolchain"] = toolchain_facts(plan.toolchains)
     return facts
 
 

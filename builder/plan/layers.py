@@ -102,7 +102,7 @@ def _stages(use: Use, scope: Scope, locked: Locked, files: list[dict[str, Any]])
         raise InvalidError(f"a dockerfile layer needs a {TEMPLATE}", id="layer-template-missing", where=str(template))
     text = decode(use.source.files[TEMPLATE], str(template))
     inputs = [*(wheel.input for wheel in locked.wheels), *locked.sources]
-    file_names: Mapping[str, str] = {item.name.partition(" ")[0]: item.file for item in inputs}
+    file_names: Mapping[str, str] = {item.package: item.file for item in inputs}
     values = {
         **scope.values,
         "source": file_names.__getitem__,

@@ -94,7 +94,7 @@ def bundles_of(client: Registry, reference: Reference, image: Digest) -> Iterato
         raise PinError(
             "no bundle is attached to the image",
             id="bundle-missing",
-            where=f"{reference.registry}/{reference.repository}@{image}",
+            where=reference.pinned(image),
             cause="it was not pushed by `builder push`, or copied without what is attached to it",
             next="name the project that makes it: builder verify REF --recipe NAME",
         )

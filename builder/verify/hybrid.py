@@ -171,7 +171,7 @@ def _package_changes(good: Plan, bad: Plan) -> Iterator[Change]:
 
 
 def _version(places: Sequence[Place]) -> str | None:
-    return places[0].input.name.partition(" ")[2] if places else None
+    return places[0].input.version if places else None
 
 
 def packages(plan: Plan) -> Mapping[tuple[str, str], tuple[Input, ...]]:
@@ -198,7 +198,7 @@ def _unpacked(layer: PlannedLayer) -> Iterator[tuple[tuple[str, str], Place]]:
     for kind, field in _FIELDS.items():
         for entry in (layer.spec or {}).get(field, ()):
             item = inputs[entry["file"], entry["sha256"]]
-            yield (kind, item.name.partition(" ")[0]), Place(layer.id, entry, item)
+            yield (kind, item.package), Place(layer.id, entry, item)
 
 
 def _shell(layer: PlannedLayer | None) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import email
 import re
 import tempfile
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -19,6 +18,9 @@ from builder.produce.image import Built
 from builder.smoke.image.opened import OpenedImage, open_image
 from builder.smoke.image.tree import ImageTree, PathNotFound
 from builder.store.store import Store
+from builder.unpack.bounds import Budget
+from builder.unpack.entry import UnpackError
+from builder.unpack.wheels import read_metadata
 
 _STATUS = "var/lib/dpkg/status"
 _KEPT = (
@@ -102,11 +104,9 @@ def _of_wheels(layer: PlannedLayer, store: Store) -> list[Part] | None:
             # Unpacked without its metadata.
             continue
         try:
-            with zipfile.ZipFile(store.blob(Digest.from_hex(wheel["sha256"]))) as archive:
-                (name,) = (name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
-                with archive.open(name) as file:
-                    part = _of_metadata(file.read(_FILE).decode("utf-8", "replace"))
-        except (OSError, ValueError, zipfile.BadZipFile):
+            path = store.blob(Digest.from_hex(wheel["sha256"]))
+            part = _of_metadata(read_metadata(path, wheel["file"], Budget(path.stat().st_size)))
+        except (OSError, UnpackError):
             return None
         if part is None:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from builder.engine.interface import Engine
 from builder.events import Event, Listener
@@ -50,7 +50,7 @@ def rebuild(
 
     Only inputs are taken from `store`, and their bytes are hashed while they are read. Raises BuilderError.
     """
-    part = replace(plan, layers=tuple(layer for layer in plan.layers if layer.id in layers))
+    part = plan.only(layers)
     folder = store.scratch()
     try:
         fresh = Store(folder / "store")

@@ -61,7 +61,7 @@ def read_package(store: Store, kind: str, item: Input, python: str) -> Package:
 
     One that is not in the store, or cannot be read, needs nothing: its layer will not be built either.
     """
-    name, _, version = item.name.partition(" ")
+    name, version = item.package, item.version
     unknown = Package((((kind, name), version),), ())
     if not store.has(item.digest):
         return unknown
@@ -143,8 +143,8 @@ def implied(good: Plan, bad: Plan, changes: Sequence[Change], store: Store) -> d
     by_key = {(change.kind, change.name): change for change in changes}
     read = cache(partial(read_package, store))
     sides = [
-        {key: [read(key[0], item, python_of(plan)) for item in items] for key, items in packages(plan).items()}
-        for plan in (good, bad)
+        {key: [read(key[0], item, python) for item in items] for key, items in packages(plan).items()}
+        for plan, python in ((good, python_of(good)), (bad, python_of(bad)))
     ]
     edges = {change: {change} for change in changes}
     for key, others in needs_between(sides[0], sides[1], by_key.keys()).items():

@@ -147,13 +147,14 @@ def compare_statements(client: Registry, reference: Reference, image: Digest, pl
 
     Provenance of another bundle is not compared: several plans may make the same bytes. Raises NetworkError.
     """
-    bundle = Digest.of(write_bundle(plan)).hex
+    bundle = Digest.of(write_bundle(plan))
+    wanted = provenance(plan, bundle)["buildDefinition"]
     for artifact, kind, document in _documents(client, reference, image):
         name = f"{_NAMES[kind]} {artifact.short}"
-        if kind == PROVENANCE and not isinstance(document, str) and _bundle_of(document) not in (None, bundle):
+        if kind == PROVENANCE and not isinstance(document, str) and _bundle_of(document) not in (None, bundle.hex):
             yield Compared(name, "not compared", artifact, None, "it is about another bundle")
             continue
-        problem = document if isinstance(document, str) else _problem(kind, document, plan)
+        problem = document if isinstance(document, str) else _problem(kind, document, plan, wanted)
         yield Compared(name, "differs" if problem else "identical", artifact, None, problem)
 
 
@@ -190,10 +191,9 @@ def _bundle_of(predicate: Mapping[str, Any]) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _problem(kind: str, document: Mapping[str, Any], plan: Plan) -> str:
-    """In what a document differs from a plan; "" when it does not."""
+def _problem(kind: str, document: Mapping[str, Any], plan: Plan, wanted: Mapping[str, Any]) -> str:
+    """In what a document differs from a plan; "" when it does not. wanted: the build definition of its provenance."""
     if kind == PROVENANCE:
-        wanted = provenance(plan, Digest.of(write_bundle(plan)))["buildDefinition"]
         found = document.get("buildDefinition")
         parts = [name for name in wanted if not isinstance(found, dict) or found.get(name) != wanted[name]]
         return f"{', '.join(parts)} of the plan differ" if parts else ""

@@ -1,1 +1,1 @@
-"""Commands that compare and explain: diff, explain, graph."""
+"""Commands that compare and explain: diff, explain, graph, bisect."""

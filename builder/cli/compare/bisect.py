@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,9 @@ from builder.cli.image.built import image_name
 from builder.cli.image.given import given_plan
 from builder.cli.options import (
     BaseOption,
+    BuilderOption,
+    EngineOption,
+    JobsOption,
     JsonOption,
     MirrorOption,
     OfflineOption,
@@ -53,11 +57,9 @@ def bisect(
     set_: SetOption = None,
     profile: ProfileOption = None,
     trust_plan: TrustOption = False,
-    engine: Annotated[str | None, typer.Option("--engine", help="auto, docker or buildah.")] = None,
-    builder: Annotated[str | None, typer.Option("--builder", help="The buildx builder that compiles.")] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, max=512, help="Parallel jobs; default: all processors.")
-    ] = None,
+    engine: EngineOption = None,
+    builder: BuilderOption = None,
+    jobs: JobsOption = None,
     load: Annotated[bool, typer.Option("--load", help="Load each image into docker before COMMAND runs.")] = False,
     offline: OfflineOption = False,
     mirror: MirrorOption = None,
@@ -195,8 +197,8 @@ def _report(result: Found, judge: _Judge, *, json: bool) -> None:
     if json:
         print_json(
             {
-                "together": [[_as_dict(change) for change in group] for group in result.together],
-                "either": [[_as_dict(change) for change in group] for group in result.either],
+                "together": [[asdict(change) for change in group] for group in result.together],
+                "either": [[asdict(change) for change in group] for group in result.either],
                 "images": len(judge.results),
             }
         )
@@ -211,7 +213,3 @@ def _report(result: Found, judge: _Judge, *, json: bool) -> None:
 def _text(group: Group, *, one_of: bool) -> str:
     text = ", ".join(map(str, group))
     return f"one of: {text}" if one_of else text
-
-
-def _as_dict(change: Change) -> dict[str, object]:
-    return {"kind": change.kind, "name": change.name, "section": change.section, "old": change.old, "new": change.new}

@@ -14,7 +14,10 @@ from builder.cli.image.given import given_plan
 from builder.cli.image.plan_all import plan_all
 from builder.cli.options import (
     BaseOption,
+    BuilderOption,
     CompressionOption,
+    EngineOption,
+    JobsOption,
     JsonOption,
     MirrorOption,
     OfflineOption,
@@ -47,15 +50,13 @@ def build(
     base: BaseOption = None,
     set_: SetOption = None,
     profile: ProfileOption = None,
-    engine: Annotated[str | None, typer.Option("--engine", help="auto, docker or buildah.")] = None,
-    builder: Annotated[str | None, typer.Option("--builder", help="The buildx builder that compiles.")] = None,
+    engine: EngineOption = None,
+    builder: BuilderOption = None,
     platform: PlatformOption = PLATFORM,
     compression: CompressionOption = COMPRESSION,
     offline: OfflineOption = False,
     mirror: MirrorOption = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, max=512, help="Parallel jobs; default: all processors.")
-    ] = None,
+    jobs: JobsOption = None,
     output: Annotated[str | None, typer.Option("--output", help="Also write the image to a layout: oci:DIR.")] = None,
     load: Annotated[bool, typer.Option("--load", help="Also load the image into docker.")] = False,
     tag: Annotated[

@@ -82,7 +82,7 @@ def push(
         said[TESTED] = tested(digest, _outcomes(store, digest))
     attach_statements(client, target, digest, len(built.image.manifest), said, signing)
     say(f"  SBOMs and provenance attached{f', signed with {signing.name}' if signing is not None else ''}")
-    print(f"{target.registry}/{target.repository}@{digest}")
+    print(target.pinned(digest))
 
 
 def _print_blob(digest: Digest, state: str, count: int) -> None:

@@ -141,7 +141,7 @@ def _below(image: OpenedImage, base: BaseImage | None) -> int:
 
 def _pulled(reference: Reference, digest: Digest, config: Digest) -> GpuImage:
     """An image in a registry, which docker pulls by digest."""
-    name = f"{reference.registry}/{reference.repository}@{digest}"
+    name = reference.pinned(digest)
 
     def pull() -> None:
         # Imported here: the docker SDK takes 0.3 s.

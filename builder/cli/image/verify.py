@@ -13,7 +13,10 @@ from builder.cli.image.built import built_image
 from builder.cli.image.given import ask_trust, bundle_and_source
 from builder.cli.options import (
     BaseOption,
+    BuilderOption,
     CompressionOption,
+    EngineOption,
+    JobsOption,
     JsonOption,
     MirrorOption,
     OfflineOption,
@@ -93,11 +96,9 @@ def verify(
         ),
     ] = None,
     trust_plan: TrustOption = False,
-    engine: Annotated[str | None, typer.Option("--engine", help="auto, docker or buildah.")] = None,
-    builder: Annotated[str | None, typer.Option("--builder", help="The buildx builder that compiles.")] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, max=512, help="Parallel jobs; default: all processors.")
-    ] = None,
+    engine: EngineOption = None,
+    builder: BuilderOption = None,
+    jobs: JobsOption = None,
     offline: OfflineOption = False,
     mirror: MirrorOption = None,
     signed_by: SignedByOption = None,
@@ -227,7 +228,7 @@ def _subject(
     where = Reference.parse(reference)
     client = Registry()
     image = remote_image(where, client)
-    name = f"{where.registry}/{where.repository}@{image.digest}"
+    name = where.pinned(image.digest)
     if request is not None:
         return _Subject(name, image, request.plan(Project()), "this project", source, claim, own=True)
     with contextlib.ExitStack() as stack:

@@ -1,1 +1,1 @@
-"""The parts of `builder verify`: whose plan an image has, and its variations."""
+"""The parts of `builder verify`: whose plan an image has, who vouches for it, and its variations."""

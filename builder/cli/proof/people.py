@@ -63,25 +63,29 @@ def demand_signed(reference: Reference, image: Digest, keys: Sequence[PublicKey]
         enforce(policy, reference, image)
     if not keys:
         return
-    where = f"{reference.registry}/{reference.repository}@{image}"
+    where = reference.pinned(image)
     found = list(signed_statements(Registry(), reference, image, keys))
-    for item in found:
-        if item.signer is not None and item.statement is not None and not item.problem:
-            say(f"signed by {item.signer.name}: {_words(item.statement)}")
+    valid = [
+        (item.signer, item.statement, item.artifact)
+        for item in found
+        if item.signer is not None and item.statement is not None and not item.problem
+    ]
+    for signer, statement, _ in valid:
+        say(f"signed by {signer.name}: {_words(statement)}")
     for item in found:
         if item.problem:
             say(f"does not count: statement {item.artifact[:19]}: {item.problem}")
-    for item in found:
-        if item.signer is not None and not item.problem and _differs(item.statement):
+    for signer, statement, artifact in valid:
+        if statement.rebuilt_differs:
             raise DiffersError(
-                f"{item.signer.name} has signed that a rebuild of the image differs",
+                f"{signer.name} has signed that a rebuild of the image differs",
                 id="statement-says-differs",
                 where=where,
-                cause=f"statement {item.artifact}",
+                cause=f"statement {artifact}",
                 next=f"rebuild it yourself: builder verify {where}",
             )
     for key in keys:
-        if not any(item.signer is key and not item.problem and _vouches(item.statement) for item in found):
+        if not any(signer is key and _vouches(statement) for signer, statement, _ in valid):
             raise PinError(
                 f"no statement that vouches for the image is signed by {key.name}",
                 id="statement-missing",
@@ -100,17 +104,9 @@ def _causes(found: Sequence[Said]) -> str:
     )
 
 
-def _vouches(statement: Statement | None) -> bool:
+def _vouches(statement: Statement) -> bool:
     """Whether who signs this stands for the image: results of checks, and a rebuild of some layers, do not say so."""
-    if statement is None:
-        return False
-    whole = statement.type == REBUILT and statement.predicate.get("verdict") == "identical"
-    return whole or statement.type in (SIGNED, PROVENANCE, CYCLONEDX, SPDX)
-
-
-def _differs(statement: Statement | None) -> bool:
-    verdicts = ("differs", "content identical")
-    return statement is not None and statement.type == REBUILT and statement.predicate.get("verdict") in verdicts
+    return statement.rebuilt_identical or statement.type in (SIGNED, PROVENANCE, CYCLONEDX, SPDX)
 
 
 def _words(statement: Statement) -> str:

@@ -23,7 +23,7 @@ def pinned(path: Path, image: str) -> str:
     reference = Reference.parse(image)
     digest = remote_image(reference).digest
     enforce(path, reference, digest)
-    return f"{reference.registry}/{reference.repository}@{digest}"
+    return reference.pinned(digest)
 
 
 def enforce(path: Path, reference: Reference, image: Digest) -> None:
@@ -50,7 +50,7 @@ def enforce(path: Path, reference: Reference, image: Digest) -> None:
     unmet = [rule for rule in rules if not rule.met]
     if not unmet:
         return
-    where = f"{reference.registry}/{reference.repository}@{image}"
+    where = reference.pinned(image)
     error = DiffersError if any(rule.differs for rule in unmet) else PinError
     raise error(
         f"the image does not meet {len(unmet)} of {len(rules)} rules of {path}",

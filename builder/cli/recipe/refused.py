@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.cli.recipe.new import NO_MODEL
 from builder.errors import BuilderError, InvalidError
 from builder.model.canonical import canonical
 from builder.model.plan import Plan
@@ -21,8 +22,6 @@ from builder.smoke.check import bind_check
 from builder.smoke.plan_checks import checks_of
 from builder.text import relative_path
 
-PLACEHOLDER = "owner/model"
-"""The model of a recipe that `builder new` has written and nobody has changed."""
 _EXPECTED = ("base-not-pinned",)
 """What is no fault of the project: a base whose registry was not reached yet."""
 
@@ -75,9 +74,9 @@ def _errors(project: Project, names: Sequence[str] | None, base: str | None) -> 
 
 
 def _of_recipe(project: Project, recipe: Recipe, base: str | None, valid: set[bytes]) -> Iterator[BuilderError]:
-    if recipe.model.id == PLACEHOLDER:
+    if recipe.model.id == NO_MODEL:
         yield InvalidError(
-            f"the model is still {PLACEHOLDER!r}", id="recipe-model-placeholder", next="name the model on its hub"
+            f"the model is still {NO_MODEL!r}", id="recipe-model-placeholder", next="name the model on its hub"
         )
     for wanted in (recipe.base, *recipe.compatible):
         if not project.find_bases(wanted):

@@ -197,10 +197,10 @@ def _read_layer(
                 index.entries[path] = _hard_link(index, path, member)
             else:
                 kind = _KINDS.get(member.type, "file")
+                mode, mtime = member.mode & 0o7777, int(member.mtime)
                 entry = Entry(
-                    kind, member.mode & 0o7777, member.uid, member.gid, member.size, member.linkname, number, path
+                    kind, mode, member.uid, member.gid, member.size, member.linkname, number, path, mtime=mtime
                 )
-                entry.mtime = int(member.mtime)
                 if not path:
                     index.root = entry
                     continue

@@ -215,14 +215,13 @@ class Variations:
 
     def _link_inputs(self, layers: Sequence[str], root: Path) -> None:
         fresh = Store(root)
-        part = replace(self._plan, layers=tuple(item for item in self._plan.layers if item.id in layers))
-        for item in {item.digest: item for layer in survey(fresh, part).layers for item in layer.inputs}.values():
+        needs = survey(fresh, self._plan.only(layers))
+        for item in {item.digest: item for layer in needs.layers for item in layer.inputs}.values():
             link_input(self._store, fresh, item)
 
     def _memory(self, layers: Sequence[str], root: Path) -> int:
         """Bytes for a file system in memory that holds a whole build."""
-        part = replace(self._plan, layers=tuple(item for item in self._plan.layers if item.id in layers))
-        needs = survey(Store(root), part)
+        needs = survey(Store(root), self._plan.only(layers))
         shutil.rmtree(root)
         wanted = 2 * (needs.download + needs.store + needs.temporary) + (64 << 20)
         free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")

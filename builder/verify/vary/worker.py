@@ -93,7 +93,7 @@ def _vary(request: Request) -> None:
 
 def _build(request: Request) -> dict[str, dict[str, Any]]:
     plan = read_bundle(read_regular(Path(request.bundle), LIMIT), request.bundle)
-    part = replace(plan, layers=tuple(layer for layer in plan.layers if layer.id in request.layers))
+    part = plan.only(request.layers)
     if request.clock is not None:
         part = _clocked(part, request.clock)
     store = Store(Path(request.root))
