@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -56,9 +56,12 @@ UNSEEN = ["\x85RUN evil", "\x9b0m", "\u202e"]
 """Characters that a Dockerfile can contain and that a reader does not see."""
 
 
+FOLDER = TemporaryDirectory(prefix="builder-injection-")
+
+
 @cache
 def project() -> Project:
-    return sample().write(Path(mkdtemp(prefix="builder-injection-")))
+    return sample().write(Path(FOLDER.name))
 
 
 def plan(
