@@ -14,6 +14,10 @@ from builder.versions import at_least, semantic
 
 _OLDEST = "1.28"
 _INSTALL = f"apt-get install buildah ({_OLDEST} or newer)"
+_HOST = "buildkitsandbox"
+_HOSTS = f"127.0.0.1\tlocalhost {_HOST}\n::1\tlocalhost ip6-localhost ip6-loopback\n"
+"""Name of the machine and /etc/hosts that steps see: those of BuildKit. buildah alone makes a random name for each
+container, and copies /etc/hosts and /etc/resolv.conf of this machine."""
 
 
 class BuildahEngine:
@@ -67,7 +71,11 @@ class BuildahEngine:
                 ([*buildah, "pull", "--quiet", f"dir:{request.base.layout / 'blobs' / 'sha256'}"], offline),
                 ([*buildah, "tag", request.base.config.hex, name], offline),
             ]
-        argv = [*buildah, "build", "--isolation", "chroot", "--layers=false", "--format", "oci"]
+        hosts = request.work / "hosts"
+        hosts.write_text(_HOSTS)
+        argv = [*_namespaces(network=False), "sh", "-c", f'hostname {_HOST} && exec "$0" "$@"', *program]
+        argv += ["build", "--isolation", "chroot", "--layers=false", "--format", "oci"]
+        argv += ["--uts", "host", "--no-hosts", "--dns", "none", "--volume", f"{hosts}:/etc/hosts:ro"]
         # The URLs of this machine's proxies may hold passwords, which steps must not see.
         argv += ["--platform", request.platform, "--pull-never", "--http-proxy=false"]
         argv += ["--file", str(request.dockerfile), "--target", request.target]
@@ -109,7 +117,7 @@ def _own_processes() -> tuple[str, ...]:
 
 
 def _rights(*, network: bool) -> list[str]:
-    words = [] if network else ["--net"]
+    words = [] if network else ["--net", "--uts"]
     if os.geteuid() != 0:
         words += ["--map-root-user", "--map-auto", "--user"]
     return words

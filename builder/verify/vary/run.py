@@ -146,7 +146,7 @@ class Variations:
             first, second = (self._digest(still, changed.layer) for _ in range(2))
             if first is not None and first == second:
                 return replace(changed, cause="time: with a clock that stands still it does not change")
-        return replace(changed, cause="a random number, a process id, the container's name, or the order of threads")
+        return replace(changed, cause="a random number, a process id, or the order of threads")
 
     def _digest(self, variation: Variation, layer: str) -> Digest | None:
         try:

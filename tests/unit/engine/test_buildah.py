@@ -27,7 +27,7 @@ def user(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
 
 def namespaces(user: int, network: bool = False) -> list[str]:
     words = ["--mount", "--fork", "--kill-child", "--pid", "--mount-proc"]
-    words += [] if network else ["--net"]
+    words += [] if network else ["--net", "--uts"]
     return words + ([] if user == 0 else ["--map-root-user", "--map-auto", "--user"])
 
 
@@ -48,7 +48,9 @@ def test_a_build_is_one_command_in_namespaces_of_its_own(
             "--storage-driver",
             "overlay",
         ),
-        *("build", "--isolation", "chroot", "--layers=false", "--format", "oci", "--platform", "linux/arm64"),
+        *("build", "--isolation", "chroot", "--layers=false", "--format", "oci"),
+        *("--uts", "host", "--no-hosts", "--dns", "none", "--volume", f"{request.work}/hosts:/etc/hosts:ro"),
+        *("--platform", "linux/arm64"),
         *("--pull-never", "--http-proxy=false"),
         *("--file", str(request.dockerfile), "--target", "one", "--build-arg", "JOBS=7"),
         *(
@@ -60,7 +62,8 @@ def test_a_build_is_one_command_in_namespaces_of_its_own(
         *("--output", f"type=tar,dest={tar}", str(request.context)),
     ]
     assert programs.calls("buildah") == [expected]
-    assert programs.calls("unshare")[-1] == [*namespaces(user), "buildah", *expected]
+    named = ["sh", "-c", 'hostname buildkitsandbox && exec "$0" "$@"', "buildah"]
+    assert programs.calls("unshare")[-1] == [*namespaces(user), *named, *expected]
     assert sorted(lines) == ["STEP 1/2", "STEP 2/2"]
 
 
