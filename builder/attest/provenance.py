@@ -67,11 +67,13 @@ def rebuilt(
     plan: Digest,
     machine: Mapping[str, str | None],
     finished: str,
+    variations: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """The predicate of a rebuild, a difference included.
 
     parts: outcome, expected and got of each part of the image. keys: of layers, by id. plan: the digest of the bundle
     of the plan that was rebuilt. machine: architecture and engine of the machine. finished: RFC 3339, in UTC.
+    variations: name, the layers rebuilt under it, and those of them that changed.
     """
     rows = [{**part, "key": keys[part["part"]]} if part["part"] in keys else dict(part) for part in parts]
     return {
@@ -80,4 +82,5 @@ def rebuilt(
         "verifier": {"builder": __version__, **machine},
         "finishedOn": finished,
         "parts": rows,
+        "variations": list(variations),
     }

@@ -45,16 +45,19 @@ _NAMES = {PROVENANCE: "provenance", CYCLONEDX: "CycloneDX SBOM", SPDX: "SPDX SBO
 
 @dataclass(frozen=True)
 class Said:
-    """A statement that is attached to an image, or a document that is attached without one.
-
-    artifact: its digest. signer: the key that signed it, None when it is none of the known ones. problem: why it does
-    not count; "" when it does.
-    """
+    """A statement about an image that a known key signed. artifact: its digest."""
 
     artifact: Digest
-    statement: Statement | None
-    signer: PublicKey | None = None
-    problem: str = ""
+    statement: Statement
+    signer: PublicKey
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """An attached artifact that does not count, and why."""
+
+    artifact: Digest
+    problem: str
 
 
 def statements_about(inventory: Inventory, plan: Plan) -> dict[str, dict[str, Any]]:
@@ -120,7 +123,7 @@ def _subject(image: Digest, size: int) -> dict[str, Any]:
 
 def signed_statements(
     client: Registry, reference: Reference, image: Digest, keys: Sequence[PublicKey]
-) -> Iterator[Said]:
+) -> Iterator[Said | Ignored]:
     """The signed statements that are attached to an image. keys: those whose statements count.
 
     Anybody who may push can attach one, so one that is wrong does not count and is no failure. Raises NetworkError.
@@ -132,14 +135,16 @@ def signed_statements(
             envelope = read_envelope(blob, f"statement {artifact}")
             signer = envelope.signer(keys)
             if signer is None:
-                yield Said(artifact, None, None, "it is signed by another key")
+                yield Ignored(artifact, "it is signed by another key")
                 continue
             statement = envelope.statement()
         except (InvalidError, PinError) as error:
-            yield Said(artifact, None, None, error.what)
+            yield Ignored(artifact, error.what)
             continue
-        other = "" if image in statement.subjects else f"it is about another image, {statement.subjects[0]}"
-        yield Said(artifact, statement, signer, other)
+        if image in statement.subjects:
+            yield Said(artifact, statement, signer)
+        else:
+            yield Ignored(artifact, f"it is about another image, {statement.subjects[0]}")
 
 
 def compare_statements(client: Registry, reference: Reference, image: Digest, plan: Plan) -> Iterator[Compared]:

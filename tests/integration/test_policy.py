@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -86,3 +87,22 @@ def test_a_key_that_is_missing(signed: Signed) -> None:
     unmet = signed.verify("--no-rebuild", "--policy", policy(signed, signed=[{"key": stranger.name}]))
     unmet.failed(4, "policy-unmet")
     signed.verify("--no-rebuild").failed(2, "verify-checks-nothing")
+
+
+def test_show_claims_what_is_signed_and_no_more(signed: Signed) -> None:
+    def shown(*keys: Path) -> dict[str, Any]:
+        words = [word for key in keys for word in ("--signed-by", str(key))]
+        done = signed.cli("show", signed.target, "--json", *words)
+        assert done.code == 0, done.err
+        return dict(json.loads(done.out))
+
+    assert shown()["score"] == shown(signed.other_public)["score"] == "unpinned"
+    assert shown(signed.public)["score"] == "version-identical"
+    attest = ("--attest", "--key", str(signed.other_private), "--vary", "umask,seed", "--trust-plan")
+    assert signed.verify(*attest).code == 0
+    found = shown(signed.other_public)
+    assert found["score"] == "bit-identical"
+    assert all({"umask 077", "again"} <= {*layer["variations"]} for layer in found["layers"]), found
+    plain = signed.cli("show", signed.target, "--signed-by", str(signed.other_public))
+    assert plain.out.startswith(f"{signed.pinned}: bit-identical\n") and "6 variations" in plain.out
+    signed.cli("show", "tiny", "--signed-by", str(signed.public)).failed(2, "show-keys-without-image")

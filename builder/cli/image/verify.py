@@ -198,6 +198,7 @@ def verify(
             subject.plan,
             verdict,
             [*compared, *said],
+            varied,
             engine=engines.get("used"),
             key=signing,
         )

@@ -22,7 +22,8 @@ from builder.plan.bundle import write_bundle
 from builder.registry.client import Registry
 from builder.smoke.image.remote import remote_image
 from builder.verify.compare import Compared
-from builder.verify.statements import Said, attach_signed, signed_statements
+from builder.verify.statements import Ignored, Said, attach_signed, signed_statements
+from builder.verify.vary.run import Varied
 
 _NAMES = {
     SIGNED: "the image",
@@ -64,44 +65,44 @@ def demand_signed(reference: Reference, image: Digest, keys: Sequence[PublicKey]
     if not keys:
         return
     where = reference.pinned(image)
-    found = list(signed_statements(Registry(), reference, image, keys))
-    valid = [
-        (item.signer, item.statement, item.artifact)
-        for item in found
-        if item.signer is not None and item.statement is not None and not item.problem
-    ]
-    for signer, statement, _ in valid:
-        say(f"signed by {signer.name}: {_words(statement)}")
-    for item in found:
-        if item.problem:
-            say(f"does not count: statement {item.artifact[:19]}: {item.problem}")
-    for signer, statement, artifact in valid:
-        if statement.rebuilt_differs:
+    said, ignored = read_statements(Registry(), reference, image, keys)
+    for item in said:
+        if item.statement.rebuilt_differs:
             raise DiffersError(
-                f"{signer.name} has signed that a rebuild of the image differs",
+                f"{item.signer.name} has signed that a rebuild of the image differs",
                 id="statement-says-differs",
                 where=where,
-                cause=f"statement {artifact}",
+                cause=f"statement {item.artifact}",
                 next=f"rebuild it yourself: builder verify {where}",
             )
     for key in keys:
-        if not any(signer is key and _vouches(statement) for signer, statement, _ in valid):
+        if not any(item.signer is key and _vouches(item.statement) for item in said):
+            only = "it has signed only results of checks, or a rebuild of some layers"
             raise PinError(
                 f"no statement that vouches for the image is signed by {key.name}",
                 id="statement-missing",
                 where=where,
-                cause=_causes(found),
+                cause="; ".join(sorted({item.problem for item in ignored})[:3])
+                or (only if said else "none is attached to the image"),
                 next="ask its publisher for the key, or for the digest that was signed",
             )
 
 
-def _causes(found: Sequence[Said]) -> str:
-    problems = sorted({item.problem for item in found if item.problem})
-    return "; ".join(problems[:3]) or (
-        "it has signed only results of checks, or a rebuild of some layers"
-        if found
-        else "none is attached to the image"
-    )
+def read_statements(
+    client: Registry, reference: Reference, image: Digest, keys: Sequence[PublicKey]
+) -> tuple[list[Said], list[Ignored]]:
+    """The statements about an image that some of the keys signed, and what does not count; prints all of them.
+
+    Raises NetworkError.
+    """
+    found = list(signed_statements(client, reference, image, keys))
+    said = [item for item in found if isinstance(item, Said)]
+    ignored = [item for item in found if isinstance(item, Ignored)]
+    for item in said:
+        say(f"signed by {item.signer.name}: {_words(item.statement)}")
+    for other in ignored:
+        say(f"does not count: statement {other.artifact.short}: {other.problem}")
+    return said, ignored
 
 
 def _vouches(statement: Statement) -> bool:
@@ -138,6 +139,7 @@ def attest_rebuild(
     plan: Plan,
     verdict: str,
     compared: Sequence[Compared],
+    varied: Sequence[Varied],
     *,
     engine: Engine | None,
     key: SigningKey,
@@ -156,6 +158,11 @@ def attest_rebuild(
         plan=Digest.of(write_bundle(plan)),
         machine={"architecture": host_architecture(), "engine": version},
         finished=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        variations=[
+            {"variation": item.variation, "layers": item.layers, "changed": item.changed_layers}
+            for item in varied
+            if item.outcome != "not varied"
+        ],
     )
     size = len(client.manifest(reference.at(image)).data)
     artifact = attach_signed(client, reference, image, size, REBUILT, said, key)

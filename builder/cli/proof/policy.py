@@ -15,7 +15,7 @@ from builder.model.reference import Reference
 from builder.model.yamlfile import load
 from builder.registry.client import Registry
 from builder.smoke.image.remote import remote_image
-from builder.verify.statements import signed_statements
+from builder.verify.statements import Said, signed_statements
 
 
 def pinned(path: Path, image: str) -> str:
@@ -43,7 +43,7 @@ def enforce(path: Path, reference: Reference, image: Digest) -> None:
                 where=str(path),
             )
     found = signed_statements(Registry(), reference, image, keys)
-    said = [(item.signer.name, item.statement) for item in found if item.signer and item.statement and not item.problem]
+    said = [(item.signer.name, item.statement) for item in found if isinstance(item, Said)]
     rules = judge(policy, said, datetime.now(UTC))
     for rule in rules:
         say(f"policy: {rule.text}")

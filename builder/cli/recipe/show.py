@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -9,6 +10,7 @@ import yaml
 
 from builder.cli.options import JsonOption
 from builder.cli.output import print_json
+from builder.cli.proof.score import show_score
 from builder.cli.recipe.list import base_row, print_rows
 from builder.errors import UsageError
 from builder.guide.summary import base_facts, recipe_summary
@@ -16,10 +18,26 @@ from builder.project import Project, closest
 
 
 def show(
-    name: Annotated[str, typer.Argument(help="A recipe, a layer, or a base by name, alias or family.")],
+    name: Annotated[str, typer.Argument(help="A recipe, a layer, a base by name, alias or family, or an image: REF.")],
+    signed_by: Annotated[
+        list[Path] | None,
+        typer.Option("--signed-by", help="Of an image: count statements by this public key. May be repeated."),
+    ] = None,
     json_: JsonOption = False,
 ) -> None:
-    """Show all facts about one recipe, base or layer. For a family of several bases, list them."""
+    """Show all facts about one recipe, base or layer. For a family of several bases, list them.
+
+    For an image in a registry, show how reproducible each layer is, as far as statements signed by the keys of
+    --signed-by say it.
+
+    Example: builder show nemotron-omni
+             builder show registry.example/team/omni:1 --signed-by team.pub
+    """
+    if "/" in name:
+        show_score(name, signed_by, json=json_)
+        return
+    if signed_by:
+        raise UsageError("--signed-by is about an image in a registry", id="show-keys-without-image", next="name REF")
     project = Project()
     if name in project.recipe_names():
         recipe = project.recipe(name)

@@ -58,6 +58,12 @@ class Varied:
     reason: str = ""
     seconds: float = 0.0
 
+    @property
+    def changed_layers(self) -> tuple[str, ...]:
+        """The layers that are not the same under it: all of them when the build fails."""
+        named = tuple(item.layer for item in self.changed)
+        return named or (self.layers if self.outcome == "differs" else ())
+
 
 class _CannotError(Exception):
     """This machine cannot be varied so."""
