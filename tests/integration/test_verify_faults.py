@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import subprocess
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -22,10 +25,13 @@ from builder.registry.client import Registry
 from builder.registry.config import RegistriesConfig
 from builder.registry.referrers import attach
 from tests.support.cli import Cli
+from tests.support.mirror import Mirror
+from tests.support.wheels import wheel
 
 pytestmark = [
     pytest.mark.registry,
     pytest.mark.skipif(shutil.which("docker-registry") is None, reason="docker-registry is not installed"),
+    pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed"),
 ]
 TEXT = "made 2026-01-01T00:00:00Z\nfrom /build/one/x.c\npid 4711\nid 8f14e45fceea167a\none\ntwo\n"
 Members = list[tuple[tarfile.TarInfo, bytes]]
@@ -75,6 +81,24 @@ def another_wheel(members: Members) -> None:
             members[number] = (info, data + b"\n")
 
 
+def compiled(flag: str) -> bytes:
+    """A library by a real compiler, the same for the same flag."""
+    source = "int twice(int a) { return a + a; }\n"
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / "a.so"
+        words = ["gcc", "-shared", "-fPIC", "-Wl,--build-id=none", flag, "-x", "c", "-", "-o", str(out)]
+        subprocess.run(words, input=source, text=True, check=True)
+        return out.read_bytes()
+
+
+def another_flag(members: Members) -> None:
+    for number, (info, _) in enumerate(members):
+        if info.name.endswith("a.so"):
+            data = compiled("-O0")
+            info.size = len(data)
+            members[number] = (info, data)
+
+
 def env(config: dict[str, Any]) -> None:
     config["config"]["Env"][-1] = "LAST=other"
 
@@ -94,6 +118,7 @@ FAULTS = {
     "extra file": Fault("opt/placed/zzz: only in the image", members=extra, diff="opt/placed/zzz: only in the second"),
     "mode": Fault("mode 0600, not 0644", members=of("placed.conf", mode=0o600), diff="mode 0644, not 0600"),
     "another wheel": Fault("another wheel of alpha (1.0)", "wheels-alpha", another_wheel, diff="alpha/__init__.py"),
+    "compiler flag": Fault("another compiler flag or source: the machine code differs", "wheels-alpha", another_flag),
     "environment": Fault("config.Env LAST", config=env, diff="~ env LAST: word → other"),
 }
 
@@ -105,8 +130,13 @@ def client() -> Registry:
 class Published:
     """An image in a registry, of which changed copies are pushed with the bundle of the image itself."""
 
-    def __init__(self, cli: Cli, host: str) -> None:
+    def __init__(self, cli: Cli, host: str, mirror: Mirror) -> None:
         cli.small.files["dockerfiles/layers/placed/layer.yaml"]["files"][0]["content"] = TEXT
+        files: dict[str, dict[str, bytes | str]]
+        files = {name: {f"{name}/__init__.py": f"# {name}\n"} for name in ("alpha", "beta", "gamma")}
+        files["alpha"]["alpha/a.so"] = compiled("-O2")
+        cli.small.add_wheels("tiny-wheels", {name: wheel(name, content) for name, content in files.items()})
+        cli.small.serve(mirror)
         self.cli, self.target = cli, f"{host}/faults/image"
         assert cli("build", "--recipe", "tiny").code == 0
         self.digest = Digest(cli("push", f"{self.target}:1", "--recipe", "tiny").out.strip().rpartition("@")[2])
@@ -147,8 +177,8 @@ class Published:
         return {"digest": digest, "size": len(data)}
 
 
-def test_each_fault_is_found_and_named(online: Cli, host: str) -> None:
-    image = Published(online, host)
+def test_each_fault_is_found_and_named(online: Cli, host: str, mirror: Mirror) -> None:
+    image = Published(online, host, mirror)
     for name, fault in FAULTS.items():
         changed = image.push(fault, name.replace(" ", "-"))
         # One layer is enough, but for the configuration.

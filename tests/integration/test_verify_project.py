@@ -115,6 +115,16 @@ def test_what_differs_is_named(published: Published) -> None:
         git(published.folder, "reset", "--quiet", "--hard", published.first)
 
 
+def test_a_lock_that_is_rolled_back(published: Published) -> None:
+    """An image of an older lock, behind the newest tag: versions of both are named."""
+    newest = published.change("recipes/locks/tiny-wheels.json", "alpha-1.0", "alpha-1.1")
+    newest = published.change("recipes/locks/tiny-wheels.json", '"version": "1.0"', '"version": "1.1"')
+    said = published.verify(f"file://{published.folder}@{newest}")
+    said.failed(8, "verify-other-project")
+    assert "cause: ~ python alpha: 1.0 → 1.1" in said.err, said.err
+    assert published.verify(f"file://{published.folder}@{published.first}").code == 0
+
+
 def test_a_project_without_the_recipe(published: Published) -> None:
     git(published.folder, "rm", "--quiet", "recipes/tiny.yaml")
     said = published.verify(f"{published.folder}@{commit(published.folder)}")
