@@ -1,7 +1,8 @@
 """Reads recipes, bases, layers and lock sections by name from the folders of the search path.
 
-The folders, in order: BUILDER_PROJECT, or the current folder when it has `recipes/` or `dockerfiles/`; then the files
-of the installed package. The first folder that has a name wins, so a user's folder holds only new or changed files.
+The folders, in order: BUILDER_PROJECT, or the current folder when it has `recipes/`, `dockerfiles/` or `builder.toml`;
+then the files of the installed package. The first folder that has a name wins, so a user's folder holds only new or
+changed files.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pydantic import BaseModel
 
 from builder.errors import InvalidError, PinError, UsageError
 from builder.model.base import Base
+from builder.model.choices import FILE, Choices, load_choices
 from builder.model.layer import Layer
 from builder.model.lock import LockSection
 from builder.model.lockfile import load_section
@@ -64,7 +66,8 @@ def search_path() -> tuple[Path, ...]:
         raise UsageError(
             "the current folder does not exist any more", id="current-folder-missing", next="cd to a folder that exists"
         ) from None
-    if here != shipped and ((here / "recipes").is_dir() or (here / "dockerfiles" / "layers").is_dir()):
+    is_project = (here / "recipes").is_dir() or (here / "dockerfiles" / "layers").is_dir() or (here / FILE).is_file()
+    if is_project and here != shipped:
         return (here, shipped)
     return (shipped,)
 
@@ -75,6 +78,20 @@ class Project:
     def __init__(self, roots: tuple[Path, ...] | None = None) -> None:
         self.roots = roots if roots is not None else search_path()
         self._cache: dict[tuple[str, str], Any] = {}
+
+    @cached_property
+    def choices(self) -> Choices:
+        """The choices of the project's builder.toml. Raises InvalidError, also for an unknown base or layer."""
+        path = self.roots[0] / FILE
+        if not path.is_file():
+            return Choices()
+        choices = load_choices(path)
+        if choices.base is not None and not self.find_bases(choices.base):
+            raise _unknown_choice("base", choices.base, self.base_names(), path)
+        for layer in choices.set:
+            if layer not in self.layer_names():
+                raise _unknown_choice("layer", layer, self.layer_names(), path)
+        return choices
 
     def recipe_names(self) -> list[str]:
         """All recipes, sorted."""
@@ -238,6 +255,16 @@ def _load(path: Path, model: type[M], name: str) -> M:
     definition = load(path, model)
     check_name(getattr(definition, "name", ""), name, str(path))
     return definition
+
+
+def _unknown_choice(kind: str, name: str, names: Iterable[str], path: Path) -> InvalidError:
+    return InvalidError(
+        f"there is no {kind} {name!r}",
+        id="choice-unknown",
+        where=str(path),
+        cause=closest(name, names),
+        next=f"builder list {kind}s",
+    )
 
 
 def _is_name(name: str) -> bool:

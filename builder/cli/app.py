@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from builder import __version__
 
@@ -34,7 +36,7 @@ COMMANDS = {
     "push": ("image.push:push", "Push a built image and print its reference."),
     "load": ("image.load:load", "Load a built image into docker."),
     "mirror": ("image.mirror:mirror", "Copy all inputs of recipes to a folder or a registry."),
-    "gc": ("image.gc:gc", "Delete from the store what no kept image needs."),
+    "gc": ("stored.gc:gc", "Delete from the store what no kept image needs."),
     "run": ("spark.run:run", "Print or run the command that serves a recipe."),
     "prefetch": ("spark.prefetch:prefetch", "Print or run the downloads of a recipe's weights."),
     "bench": ("spark.bench:bench", "Measure the speed of a running server."),
@@ -49,14 +51,42 @@ class _Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, summary_only, rest = super().resolve_command(ctx, args)
-        return name, load_command(name) if summary_only is not None and name is not None else None, rest
+        if summary_only is None or name is None:
+            return name, None, rest
+        if not ctx.resilient_parsing and not {"-h", "--help"} & set(rest):
+            ctx.default_map = {name: _defaults()}
+        return name, load_command(name), rest
+
+
+class _Command(TyperCommand):
+    """One command."""
+
+    def invoke(self, ctx: Any) -> Any:
+        from builder.cli.again import remember
+
+        remember(ctx)
+        return super().invoke(ctx)
+
+
+def _defaults() -> dict[str, str]:
+    """The defaults of options that the project's builder.toml chooses. Variables win over them."""
+    path = Path(os.environ.get("BUILDER_PROJECT") or ".", "builder.toml")
+    if not path.is_file():
+        return {}
+    # Imported here: most commands need no pydantic for this.
+    from builder.model.choices import load_choices
+
+    chosen = load_choices(path).options()
+    return {name: value for name, value in chosen.items() if not os.environ.get(f"BUILDER_{name.upper()}")}
 
 
 def load_command(name: str) -> Any:
     """Import the module of a command and make the command, with its options and help."""
     module, function = COMMANDS[name][0].split(":")
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    single.command(name, short_help=COMMANDS[name][1])(getattr(import_module(f"builder.cli.{module}"), function))
+    single.command(name, cls=_Command, short_help=COMMANDS[name][1])(
+        getattr(import_module(f"builder.cli.{module}"), function)
+    )
     return typer.main.get_command(single)
 
 

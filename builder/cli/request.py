@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from builder.cli.output import say
 from builder.errors import UsageError
 from builder.model.base import Base
+from builder.model.choices import FILE
 from builder.model.plan import Plan
 from builder.model.recipe import Recipe
 from builder.model.reference import Reference
@@ -59,12 +63,67 @@ class PlanRequest:
         """The profile and parameters by which this image differs from the recipe's own on the same base."""
         return [*([f"profile={self.profile}"] if self.profile else []), *sorted(self.sets)]
 
+    def command(self, name: str, *more: str) -> str:
+        """The command line of a command about this image, to be pasted into a shell. more: further arguments."""
+        return shlex.join(["builder", name, *self.words(), *more])
+
     def words(self) -> list[str]:
         """These options as arguments of a command line."""
         words = ["--recipe", self.recipe]
         words += ["--base", self.base] if self.base else []
         words += [word for item in self.sets for word in ("--set", item)]
-        return words + (["--profile", self.profile] if self.profile else [])
+        words += ["--profile", self.profile] if self.profile else []
+        return words + (["--compression", self.compression] if self.compression != COMPRESSION else [])
+
+
+def asked(
+    project: Project,
+    recipe: str,
+    base: str | None = None,
+    set_: Iterable[str] | None = None,
+    profile: str | None = None,
+    platform: str = PLATFORM,
+    compression: str = COMPRESSION,
+) -> PlanRequest:
+    """The image that the options of a command describe, as in `asked_each`."""
+    return asked_each(project, [recipe], base, set_, profile, platform, compression)[0]
+
+
+def asked_each(
+    project: Project,
+    recipes: Iterable[str],
+    base: str | None = None,
+    set_: Iterable[str] | None = None,
+    profile: str | None = None,
+    platform: str = PLATFORM,
+    compression: str = COMPRESSION,
+) -> list[PlanRequest]:
+    """The images that the options of a command describe. The project's builder.toml fills in what they leave open.
+
+    Its base is taken where the recipe can be built on it, its parameters where the recipe has the layer; what is taken
+    is printed. Raises BuilderError.
+    """
+    given = [PlanRequest(recipe, base, tuple(set_ or ()), profile, platform, compression) for recipe in recipes]
+    filled = [_with_choices(project, request) for request in given]
+    words = (after.words()[2:] for before, after in zip(given, filled, strict=True) if after != before)
+    for line in dict.fromkeys(map(shlex.join, words)):
+        say(f"with {FILE}: {line}")
+    return filled
+
+
+def _with_choices(project: Project, request: PlanRequest) -> PlanRequest:
+    choices = project.choices
+    if choices.base is None and not choices.set:
+        return request
+    recipe = with_profile(project.recipe(request.recipe), request.profile, project.shared_profiles)
+    base = request.base
+    if base is None and choices.base is not None:
+        with contextlib.suppress(UsageError):
+            base = select_base(project, recipe, choices.base).name
+    layers = {use.layer for use in recipe.layers}
+    given = {item.partition("=")[0] for item in request.sets}
+    more = [text for layer, text in choices.sets() if layer in layers and text.partition("=")[0] not in given]
+    return replace(request, base=base, sets=(*more, *request.sets))
 
 
 def recipe_names(project: Project, named: Iterable[str] | None, *, every: bool, next: str) -> list[str]:

@@ -11,7 +11,7 @@ from builder.attest.inventory import Inventory
 from builder.attest.spdx import spdx
 from builder.cli.image.built import built_image
 from builder.cli.options import BaseOption, CompressionOption, ProfileOption, SetOption
-from builder.cli.request import COMPRESSION, PLATFORM, PlanRequest
+from builder.cli.request import COMPRESSION, PLATFORM, asked
 from builder.errors import PinError, UsageError
 from builder.model.canonical import canonical
 from builder.model.plan import Plan
@@ -51,8 +51,9 @@ def sbom(
     if recipe is None:
         found = _remote(Reference.parse(str(reference)))
     else:
-        request = PlanRequest(recipe, base, tuple(set_ or ()), profile, PLATFORM, compression)
-        found = built_inventory(*built_image(request, Project()))
+        project = Project()
+        request = asked(project, recipe, base, set_, profile, PLATFORM, compression)
+        found = built_inventory(*built_image(request, project))
     # Not indented: the same bytes that `push` attaches.
     print(escaped(canonical(FORMATS[format](found)).decode("utf-8", "surrogatepass")))
 

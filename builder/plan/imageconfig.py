@@ -14,6 +14,8 @@ from builder.project import Project
 
 BASE_DIGEST = "org.opencontainers.image.base.digest"
 """The label that names the base; one of the annotations that the OCI image specification defines."""
+PROFILE_LABEL = "org.builder.profile"
+"""The label with the profile of the recipe, when it is not the default one."""
 VLLM_LABEL = "org.builder.vllm.version"
 """The label with the version of vLLM in the image."""
 
@@ -45,7 +47,7 @@ def labels(
         "org.builder.base": base.name,
     }
     if profile is not None and profile != DEFAULT:
-        labels["org.builder.profile"] = profile
+        labels[PROFILE_LABEL] = profile
     if base.vllm:
         labels[VLLM_LABEL] = base.vllm
     if base.pin is not None and base.pin.manifest is not None:

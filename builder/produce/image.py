@@ -13,6 +13,7 @@ from builder.mirror.basefetch import base_image
 from builder.mirror.source import MirrorSource
 from builder.model.plan import Plan
 from builder.oci.assemble import Image, assemble
+from builder.plan.imageconfig import PROFILE_LABEL
 from builder.produce.build import Builder
 from builder.produce.conflicts import check_conflicts
 from builder.produce.survey import Needs, check_space, survey
@@ -67,10 +68,9 @@ def assembled(store: Store, plan: Plan, *, base_checked: bool = False, offline: 
             record = store.layer(layer.key)
             if record is None:
                 raise UsageError(
-                    f"there is no built image of {plan.recipe}",
+                    f"there is no built image of {plan.recipe} on {plan.base} with these options",
                     id="image-not-built",
                     cause=f"layer {layer.id} is not in the store",
-                    next=f"builder build --recipe {plan.recipe} --base {plan.base}",
                 )
             records[layer.id] = record
     image = assemble(plan, records, base_image(plan, store, offline=offline or base_checked))
@@ -103,6 +103,7 @@ def _record(plan: Plan, image: Image, records: dict[str, LayerRecord], store: St
             {
                 "id": layer.id,
                 "key": layer.key,
+                "params": {name: [*v] if isinstance(v, tuple) else v for name, v in layer.params.items()},
                 "digest": record.digest if record is not None else None,
                 "inputs": {item.file: item.sha256 for item in layer.inputs},
                 "used": [asdict(item) for item in used],
@@ -114,6 +115,7 @@ def _record(plan: Plan, image: Image, records: dict[str, LayerRecord], store: St
         "config": image.config_digest,
         "recipe": plan.recipe,
         "base": plan.base,
+        "profile": dict(plan.labels).get(PROFILE_LABEL),
         "base_image": {
             "reference": base.name,
             "manifest": base.digest,

@@ -28,7 +28,7 @@ from builder.cli.options import (
 )
 from builder.cli.output import counted, print_json, say, size
 from builder.cli.progress import Progress
-from builder.cli.request import PlanRequest, open_store
+from builder.cli.request import PlanRequest, asked, open_store
 from builder.engine.process import foreground
 from builder.engine.select import check_engine
 from builder.errors import BuilderError, InvalidError, UsageError
@@ -77,7 +77,7 @@ def bisect(
     store, project, source = open_store(), Project(), mirror_source(mirror)
     request = None
     if recipe is not None:
-        request = PlanRequest(recipe, base, tuple(set_ or ()), profile)
+        request = asked(project, recipe, base, set_, profile)
     elif base or set_ or profile:
         raise UsageError("--base, --set and --profile belong to --recipe", id="bisect-recipe-missing")
     first, second = (

@@ -12,7 +12,7 @@ from builder.cli.compare.operand import project_at, unknown_revision
 from builder.cli.compare.summary import short
 from builder.cli.options import BaseOption, JsonOption, ProfileOption, RecipeOption, SetOption
 from builder.cli.output import print_json, size
-from builder.cli.request import PlanRequest, open_store
+from builder.cli.request import asked, open_store
 from builder.digest import Digest
 from builder.errors import UsageError
 from builder.model.plan import Plan, PlannedLayer
@@ -45,7 +45,7 @@ def explain(
     For example: builder explain nccl --recipe nemotron-omni --since v1.0
     """
     project, store = Project(), open_store()
-    request = PlanRequest(recipe, base, tuple(set_ or ()), profile)
+    request = asked(project, recipe, base, set_, profile)
     plan = request.plan(project)
     chosen = [each for each in plan.layers if layer in (None, each.id)]
     if not chosen:

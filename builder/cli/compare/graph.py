@@ -14,7 +14,7 @@ import typer
 
 from builder.cli.image.plan_all import plan_all
 from builder.cli.options import BaseOption
-from builder.cli.request import PlanRequest, recipe_names
+from builder.cli.request import asked_each, recipe_names
 from builder.engine.process import output
 from builder.errors import UsageError
 from builder.model.plan import Plan
@@ -68,7 +68,7 @@ def graph(
     project = Project()
     names = recipe_names(project, recipe, every=not recipe, next="builder graph --recipe NAME")
     # A recipe whose base is not pinned is left out, and named.
-    plans, _ = plan_all(project, [PlanRequest(name, base) for name in names])
+    plans, _ = plan_all(project, asked_each(project, names, base))
     found = graph_of(project, plans)
     if format_ == "svg":
         sys.stdout.write(_svg("\n".join(_dot(found))))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from builder.cli.request import PlanRequest
+from builder.cli.request import asked
 from builder.digest import Digest, is_digest
 from builder.errors import BuilderError, InvalidError, UsageError
 from builder.model.reference import Reference
@@ -105,7 +105,7 @@ def commits(project: Project) -> CommitOf:
 
 def _plan(text: str, project: Project, commit_of: CommitOf) -> Contents:
     recipe, _, base = text.partition("@")
-    return plan_contents(PlanRequest(recipe, base or None).plan(project), commit_of)
+    return plan_contents(asked(project, recipe, base or None).plan(project), commit_of)
 
 
 def _at(project: Project, text: str, rest: str) -> Contents:

@@ -26,8 +26,8 @@ from builder.cli.options import (
     SetOption,
     TrustOption,
 )
-from builder.cli.output import print_json
-from builder.cli.request import COMPRESSION, PLATFORM, PlanRequest, check_tag, open_store, recipe_names
+from builder.cli.output import print_json, say
+from builder.cli.request import COMPRESSION, PLATFORM, asked_each, check_tag, open_store, recipe_names
 from builder.cli.rulecheck import report_violations
 from builder.engine.select import check_engine
 from builder.errors import BuilderError, UsageError
@@ -90,7 +90,7 @@ def build(
         brief=all_,
     )
     store = open_store()
-    wanted = [PlanRequest(name, base, tuple(set_ or ()), profile, platform, compression) for name in names]
+    wanted = asked_each(project, names, base, set_, profile, platform, compression)
     left_out: dict[str, str] = {}
     if all_:
         plans, left_out = plan_all(project, wanted)
@@ -108,6 +108,8 @@ def build(
         for each in plans:
             output_of.add(build_one(store, each, request))
     output_of.close(left_out)
+    if len(wanted) == 1 and not all_:
+        say(f"next: {wanted[0].command('run' if load and compression == COMPRESSION else 'test')}")
     if all_:
         sum_up(output_of.results, left_out, failed)
 

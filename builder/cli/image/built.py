@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 
+from builder.cli.again import again
 from builder.cli.request import PlanRequest, open_store
+from builder.cli.stored.offers import offers
 from builder.errors import UsageError
 from builder.oci.dockerarchive import load_image
 from builder.produce.image import Built, assembled
@@ -13,8 +15,11 @@ from builder.registry.push import base_blobs
 from builder.store.store import Store
 
 
-def built_image(request: PlanRequest, project: Project) -> tuple[Built, Store]:
-    """The built image and the store that holds it. Raises UsageError `image-not-built` when a layer is missing."""
+def built_image(request: PlanRequest, project: Project, *, load: bool = False) -> tuple[Built, Store]:
+    """The built image and the store that holds it. load: the caller needs it in docker.
+
+    Raises UsageError `image-not-built` when a layer is missing; it names the built images of the recipe.
+    """
     store = open_store()
     plan = request.plan(project)
     try:
@@ -22,7 +27,13 @@ def built_image(request: PlanRequest, project: Project) -> tuple[Built, Store]:
     except UsageError as error:
         if error.id != "image-not-built":
             raise
-        raise error.replaced(next=shlex.join(["builder", "build", *request.words()])) from error
+        build = request.command("build", *(["--load"] if load else []))
+        found = offers(store, project, request)
+        if not found:
+            raise error.replaced(next=build) from error
+        built = ", or ".join(shlex.join(each.words()[2:]) or "its own base" for each in found)
+        cause = f"{error.cause}; the store has this recipe with {built}"
+        raise error.replaced(cause=cause, next=f"{again(found[0])}; or {build}") from error
 
 
 def image_name(built: Built) -> str:

@@ -8,7 +8,7 @@ import typer
 
 from builder.cli.image.built import built_image, image_name, load_into_docker
 from builder.cli.options import BaseOption, CompressionOption, ProfileOption, RecipeOption, SetOption
-from builder.cli.request import COMPRESSION, PLATFORM, PlanRequest, check_tag
+from builder.cli.request import COMPRESSION, PLATFORM, asked, check_tag
 from builder.project import Project
 
 
@@ -24,8 +24,9 @@ def load(
 ) -> None:
     """Load a built image into docker and print its name there."""
     check_tag(tag)
-    request = PlanRequest(recipe, base, tuple(set_ or ()), profile, PLATFORM, compression)
-    built, store = built_image(request, Project())
+    project = Project()
+    request = asked(project, recipe, base, set_, profile, PLATFORM, compression)
+    built, store = built_image(request, project)
     name = tag or image_name(built)
     load_into_docker(built, store, name)
     print(name)

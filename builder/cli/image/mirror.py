@@ -10,7 +10,7 @@ from builder.cli.image.plan_all import plan_all
 from builder.cli.options import BaseOption, JsonOption, MirrorOption, OfflineOption, ProfileOption, SetOption
 from builder.cli.output import print_json, say, size
 from builder.cli.progress import Progress
-from builder.cli.request import PlanRequest, open_store, recipe_names
+from builder.cli.request import PlanRequest, asked_each, open_store, recipe_names
 from builder.errors import BuilderError, NetworkError, PinError
 from builder.mirror.artifact import artifact_tag
 from builder.mirror.backend import parse_backend
@@ -47,7 +47,7 @@ def mirror(
     project = Project()
     names = recipe_names(project, recipe, every=all_, next="builder mirror DIR --recipe NAME")
     backend, other = parse_backend(target), mirror_source(source)
-    requests = [PlanRequest(name, base, tuple(set_ or ()), profile) for name in names]
+    requests = asked_each(project, names, base, set_, profile)
     left_out: dict[str, str] = {}
     failed: dict[str, list[BuilderError]] = {}
     if all_:

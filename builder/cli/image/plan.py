@@ -10,7 +10,7 @@ import typer
 from builder.atomic import write_file
 from builder.cli.options import BaseOption, JsonOption, PlatformOption, ProfileOption, RecipeOption, SetOption
 from builder.cli.output import counted, print_json, size
-from builder.cli.request import PLATFORM, PlanRequest
+from builder.cli.request import PLATFORM, asked
 from builder.errors import UsageError
 from builder.model.plan import Plan
 from builder.plan.bundle import write_bundle
@@ -29,7 +29,8 @@ def plan(
     json_: JsonOption = False,
 ) -> None:
     """Show what a build would do: layers, inputs, keys and configuration. Nothing is executed."""
-    planned = PlanRequest(recipe, base, tuple(set_ or ()), profile, platform).plan(Project())
+    project = Project()
+    planned = asked(project, recipe, base, set_, profile, platform).plan(project)
     if bundle is not None:
         try:
             write_file(bundle, write_bundle(planned))

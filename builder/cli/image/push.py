@@ -14,7 +14,7 @@ from builder.cli.options import BaseOption, CompressionOption, MirrorOption, Pro
 from builder.cli.output import say, size
 from builder.cli.progress import Progress
 from builder.cli.proof.keys import KeyOption, read_signing_key
-from builder.cli.request import COMPRESSION, PLATFORM, PlanRequest
+from builder.cli.request import COMPRESSION, PLATFORM, PlanRequest, asked
 from builder.digest import Digest
 from builder.errors import UsageError
 from builder.mirror.artifact import artifact_tag
@@ -62,10 +62,10 @@ def push(
     """
     target = Reference.parse(reference)
     signing = read_signing_key(key)
-    request = PlanRequest(recipe, base, tuple(set_ or ()), profile, PLATFORM, compression)
     project = Project()
+    request = asked(project, recipe, base, set_, profile, PLATFORM, compression)
     built, store = built_image(request, project)
-    results = _results(store, built.image.digest, recipe) if with_results else None
+    results = _results(store, built.image.digest, request) if with_results else None
     for note in built.plan.notes:
         say(f"warning: {note}")
     digest = push_image(built.image, store, target, _print_blob)
@@ -89,12 +89,10 @@ def _print_blob(digest: Digest, state: str, count: int) -> None:
     say(f"  {digest[:19]} {state:9} {size(count):>10}")
 
 
-def _results(store: Store, digest: Digest, recipe: str) -> bytes:
+def _results(store: Store, digest: Digest, request: PlanRequest) -> bytes:
     folder = results_folder(store.root)
     if read_results(folder, digest) is None:
-        raise UsageError(
-            f"there are no results of {digest}", id="results-missing", next=f"builder test --recipe {recipe}"
-        )
+        raise UsageError(f"there are no results of {digest}", id="results-missing", next=request.command("test"))
     return read_regular(results_path(folder, digest), LIMIT)
 
 

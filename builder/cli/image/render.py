@@ -10,7 +10,7 @@ import typer
 from builder.cli.options import BaseOption, MirrorOption, OfflineOption, ProfileOption, RecipeOption, SetOption
 from builder.cli.output import say
 from builder.cli.progress import Progress
-from builder.cli.request import PlanRequest, open_store
+from builder.cli.request import asked, open_store
 from builder.mirror.source import mirror_source
 from builder.plan.render import render as render_plan
 from builder.produce.context import write_full_context
@@ -33,7 +33,7 @@ def render(
 ) -> None:
     """Print one complete Dockerfile that makes an equivalent image."""
     project = Project()
-    plan = PlanRequest(recipe, base, tuple(set_ or ()), profile).plan(project)
+    plan = asked(project, recipe, base, set_, profile).plan(project)
     text = render_plan(project, plan)
     if context is not None:
         store, source = open_store(), mirror_source(mirror)

@@ -12,8 +12,9 @@ from builder.cli.image.test_subject import Subject, find_subject
 from builder.cli.image.test_tiers import TIERS, TestRequest, check_only, not_requested, run_tiers
 from builder.cli.options import BaseOption, CompressionOption, JsonOption, ProfileOption, SetOption
 from builder.cli.output import print_json, say
-from builder.cli.request import COMPRESSION, PLATFORM, PlanRequest
+from builder.cli.request import COMPRESSION, PLATFORM, asked
 from builder.errors import SmokeError, UsageError
+from builder.project import Project
 from builder.smoke.gpu.machine import Options as GpuOptions
 from builder.smoke.html import as_html
 from builder.smoke.report import Report
@@ -89,8 +90,7 @@ def test(
             id="recipe-options-without-recipe",
             next="add --recipe NAME",
         )
-    sets = tuple(set_ or ())
-    planned = None if recipe is None else PlanRequest(recipe, base, sets, profile, PLATFORM, compression)
+    planned = None if recipe is None else asked(Project(), recipe, base, set_, profile, PLATFORM, compression)
     names = tuple(only or ())
     gpu = GpuOptions(serve, peer, interface, hca, nccl_tests, offline, names)
     request = TestRequest(tiers, names, planned, gpu)

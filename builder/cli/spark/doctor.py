@@ -9,7 +9,7 @@ import typer
 
 from builder.cli.options import BaseOption, JsonOption, ProfileOption
 from builder.cli.output import counted, print_json
-from builder.cli.request import PlanRequest
+from builder.cli.request import asked
 from builder.doctor.checks import examine
 from builder.doctor.host import ThisHost
 from builder.doctor.question import Question
@@ -28,7 +28,9 @@ def doctor(
     """Check this machine: driver, docker, memory, disk, and for two nodes the link. Unknown facts are reported too."""
     if base is not None and recipe is None:
         raise UsageError("--base belongs to a recipe", id="base-without-recipe", next="add --recipe NAME")
-    served, chosen = PlanRequest(recipe, base, profile=profile).recipe_and_base(Project()) if recipe else (None, None)
+    project = Project()
+    request = asked(project, recipe, base, profile=profile) if recipe else None
+    served, chosen = request.recipe_and_base(project) if request else (None, None)
     answers = examine(Question(ThisHost(), served, chosen, interface, peer))
     if json_:
         print_json([asdict(item) for item in answers])

@@ -13,7 +13,7 @@ import typer
 from builder.cli.image.built import built_image, image_name
 from builder.cli.options import BaseOption, PolicyOption, ProfileOption, RecipeOption, SetOption
 from builder.cli.output import say
-from builder.cli.request import PlanRequest
+from builder.cli.request import PlanRequest, asked
 from builder.cli.rulecheck import check_rules
 from builder.cli.spark.node import parse_node, print_netplan
 from builder.cli.spark.start import host_folders, start
@@ -54,7 +54,7 @@ def run(
     """Print what serves a recipe on a Spark: a docker command, a compose file, a systemd unit or the environment."""
     _check_options(format_, exec_, user, image)
     project = Project()
-    request = PlanRequest(recipe, base, tuple(set_ or ()), profile)
+    request = asked(project, recipe, base, set_, profile)
     served, chosen = request.recipe_and_base(project)
     node = parse_node(role, ip, head, interface, hca, netplan=netplan)
     if netplan and node is not None:
@@ -138,11 +138,9 @@ def _check_options(format_: str | None, exec_: bool, user: str | None, image: st
 def _built_name(request: PlanRequest, project: Project) -> str:
     """The name of the recipe's built image in docker. Every error suggests --image as well."""
     try:
-        built, _ = built_image(request, project)
-    except (PinError, NetworkError) as error:
-        raise error.replaced(next="; ".join(step for step in (error.next, _OTHER_IMAGE) if step)) from error
-    except UsageError as error:
-        if error.id != "image-not-built":
+        built, _ = built_image(request, project, load=True)
+    except (PinError, NetworkError, UsageError) as error:
+        if isinstance(error, UsageError) and error.id != "image-not-built":
             raise
-        raise error.replaced(next=f"{error.next} --load; {_OTHER_IMAGE}") from error
+        raise error.replaced(next="; ".join(step for step in (error.next, _OTHER_IMAGE) if step)) from error
     return image_name(built)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from builder.cli.image.gc import age
+from builder.cli.stored.gc import age
 from builder.errors import UsageError
 from tests.support.cli import Cli
 from tests.support.errors import fails

@@ -1,0 +1,56 @@
+"""Choices: the contents of `builder.toml`, what every command of a project would otherwise repeat as options."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from builder.errors import InvalidError
+from builder.model.common import Line, Name, ParameterName, Scalar, Strict
+from builder.model.textfile import read_text
+from builder.model.yamlfile import build
+
+FILE = "builder.toml"
+
+
+class Choices(Strict):
+    """Defaults of a project for the options of the same names. An option on the command line wins.
+
+    base: for recipes that can be built on it. set: parameters by layer, for recipes that have the layer. registry:
+    REGISTRY/NAMESPACE, where `push` puts RECIPE:latest when no reference is given.
+    """
+
+    base: Name | None = None
+    set: dict[Name, dict[ParameterName, Scalar | tuple[Line, ...]]] = {}
+    engine: Literal["auto", "docker", "buildah"] | None = None
+    mirror: Line | None = None
+    registry: Line | None = None
+
+    def options(self) -> dict[str, str]:
+        """The defaults of options that are about this machine, by the name of the option."""
+        names = ("engine", "mirror")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+    def sets(self) -> Iterator[tuple[str, str]]:
+        """Each layer, and LAYER.PARAMETER=VALUE for each of its parameters."""
+        for layer, parameters in self.set.items():
+            for name, value in parameters.items():
+                yield layer, f"{layer}.{name}={parameter_text(value)}"
+
+
+def parameter_text(value: Any) -> str:
+    """The value of a layer's parameter as `--set` takes it."""
+    if isinstance(value, list | tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def load_choices(path: Path) -> Choices:
+    """A builder.toml. Raises InvalidError that names file and key."""
+    try:
+        data = tomllib.loads(read_text(path))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InvalidError(f"not valid TOML: {error}", id="toml-invalid", where=str(path)) from None
+    return build(data, Choices, where=str(path))

@@ -1,0 +1,55 @@
+"""Lists the images of a store from their records."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from builder.digest import Digest, is_digest
+from builder.store.records import read_record
+from builder.store.store import Store
+
+
+@dataclass(frozen=True)
+class StoredImage:
+    """An image in the store. key: of its plan. used: the time of its last use, in seconds since 1970.
+
+    layers: the key of each layer by id, "" for one without files. params: the parameters of each layer, by id.
+    """
+
+    key: str
+    used: float
+    recipe: str
+    base: str
+    profile: str | None
+    digest: Digest
+    layers: dict[str, str]
+    params: dict[str, dict[str, Any]]
+
+
+def stored_images(store: Store) -> list[StoredImage]:
+    """The images of a store, the last used first. Damaged records are left out, as if they were absent."""
+    return sorted(_images(store), key=lambda image: -image.used)
+
+
+def _images(store: Store) -> Iterator[StoredImage]:
+    for path in (store.root / "images").glob("*.json"):
+        # A record that another process removes or that has other types.
+        with contextlib.suppress(OSError, KeyError, TypeError, AttributeError):
+            data = read_record(path) or {}
+            rows = {str(row["id"]): row for row in data["layers"]}
+            if not is_digest(data["digest"]):
+                continue
+            profile = data.get("profile")
+            yield StoredImage(
+                path.stem,
+                path.lstat().st_mtime,
+                str(data["recipe"]),
+                str(data["base"]),
+                profile if profile is None else str(profile),
+                Digest(data["digest"]),
+                {name: str(row["key"]) for name, row in rows.items()},
+                {name: dict(row.get("params", {})) for name, row in rows.items()},
+            )

@@ -1,0 +1,130 @@
+"""What a user need not repeat: `builder.toml`, and images that were built with other options."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import Cli
+
+MODE = {"type": "text", "choices": ["slow", "fast"], "default": "slow", "help": "mode"}
+
+
+@pytest.fixture
+def built(online: Cli) -> Cli:
+    """The recipe was built with a parameter that is not its default."""
+    layer = online.small.files["dockerfiles/layers/placed/layer.yaml"]
+    layer["parameters"] = {"mode": MODE}
+    layer["files"][0]["content"] = "placed\n"
+    layer["files"].append({"path": "opt/placed/mode", "link": "/etc/{{ params.mode }}"})
+    assert online("build", "--recipe", "tiny", "--set", "placed.mode=fast").code == 0
+    return online
+
+
+def next_command(said: str) -> list[str]:
+    """The first command of the last `next:` line."""
+    return shlex.split(said.rpartition("next:")[2].partition(";")[0])[1:]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "--recipe", "tiny", "--format", "compose"),
+        ("run", "--recipe", "tiny", "--base", "hermetic", "--port", "9000", "--offline"),
+        ("test", "--recipe", "tiny", "--json"),
+        ("sbom", "--recipe", "tiny", "--format", "spdx"),
+    ],
+)
+def test_an_image_that_was_built_with_other_options_is_offered_and_the_offer_works(
+    built: Cli, words: tuple[str, ...]
+) -> None:
+    said = built(*words)
+    said.failed(2, "image-not-built")
+    offered = next_command(said.err)
+    assert "--set placed.mode=fast" in shlex.join(offered)
+    assert set(words) <= set(offered), "the other options stay"
+    assert built(*offered).code in (0, 7), "7: a check of the small image fails, but it was found"
+
+
+def test_an_image_that_the_project_does_not_make_any_more_is_not_offered(built: Cli) -> None:
+    built.small.files["dockerfiles/layers/placed/layer.yaml"]["files"][0]["content"] = "other\n"
+    said = built("run", "--recipe", "tiny")
+    said.failed(2, "image-not-built")
+    assert "--set" not in said.err
+    assert next_command(said.err) == ["build", "--recipe", "tiny", "--load"]
+
+
+def test_a_damaged_record_offers_nothing(built: Cli) -> None:
+    for path in (built.folder / "store/images").iterdir():
+        data = json.loads(path.read_text())
+        for wrong in ("", "[]", "{}", json.dumps({**data, "layers": [1]}), json.dumps({**data, "digest": "x"})):
+            path.write_text(wrong)
+            assert next_command(built("run", "--recipe", "tiny").err)[0] == "build"
+
+
+def test_the_choices_of_a_project_apply_to_its_commands(built: Cli) -> None:
+    built.small.files["builder.toml"] = 'base = "hermetic"\nset.placed.mode = "fast"\nset.settings = {}\n'
+    said = built("run", "--recipe", "tiny")
+    assert said.code == 0
+    assert said.err.startswith("with builder.toml: --base tiny --set placed.mode=fast\n")
+    built("run", "--recipe", "tiny", "--set", "placed.mode=slow").failed(2, "image-not-built")
+    plan = json.loads(built("plan", "--recipe", "tiny", "--json").out)
+    assert "fast" in [layer["params"].get("mode") for layer in plan["layers"]]
+
+
+def test_a_choice_applies_where_it_fits(online: Cli) -> None:
+    online.small.files["recipes/bases/other.yaml"] = {
+        **online.small.files["recipes/bases/tiny.yaml"],
+        "name": "other",
+        "aliases": [],
+    }
+    online.small.files["dockerfiles/layers/unused/layer.yaml"] = {
+        "name": "unused",
+        "title": "Unused",
+        "producer": "config",
+        "parameters": {"mode": MODE},
+    }
+    online.small.files["builder.toml"] = 'base = "other"\n[set.unused]\nmode = "fast"\n'
+    said = online("plan", "--recipe", "tiny")
+    assert said.code == 0
+    assert said.out.startswith("tiny on tiny "), "the recipe does not name the base"
+    assert said.err == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "id"),
+    [
+        ("base =", 3, "toml-invalid"),
+        ('bas = "tiny"', 3, "key-unknown"),
+        ("base = 3", 3, "value-invalid"),
+        ('base = "tinny"', 3, "choice-unknown"),
+        ('set.placd.mode = "fast"', 3, "choice-unknown"),
+        ("set.placed = 3", 3, "value-invalid"),
+        ('set.placed.mode = "odd"', 2, "parameter-value-invalid"),
+        ('set.placed.mod = "fast"', 2, "parameter-unknown"),
+        ("a = " + "[" * 5000, 3, "toml-invalid"),
+        ('engine = "podman"', 3, "value-invalid"),
+    ],
+)
+def test_a_wrong_choice_is_found(built: Cli, text: str, code: int, id: str) -> None:
+    built.small.files["builder.toml"] = text
+    built("plan", "--recipe", "tiny").failed(code, id)
+
+
+def test_options_and_variables_win_over_the_file(cli: Cli) -> None:
+    cli.small.files["builder.toml"] = 'engine = "docker"\nmirror = "nowhere"\n'
+    build = ("build", "--recipe", "tiny", "--offline")
+    cli(*build).failed(2, "mirror-not-layout")
+    cli(*build, "--mirror", "elsewhere").failed(2, "mirror-not-layout")
+    assert "elsewhere" in cli(*build, BUILDER_MIRROR="elsewhere").err
+    assert cli("--help").code == cli("build", "--help").code == 0
+
+
+def test_a_folder_with_nothing_but_choices_is_a_project(cli: Cli, tmp_path: Path) -> None:
+    (cli.folder / "empty").mkdir()
+    (cli.folder / "empty/builder.toml").write_text('base = "hermetic"\n')
+    said = cli("plan", "--recipe", "nemotron-omni", BUILDER_PROJECT=str(cli.folder / "empty"))
+    assert said.out.startswith("nemotron-omni on hermetic-0.20 ")
