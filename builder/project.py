@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from builder.choices import FILE, Choices, load_choices
 from builder.errors import InvalidError, PinError, UsageError
 from builder.model.base import Base
-from builder.model.choices import FILE, Choices, load_choices
 from builder.model.layer import Layer
 from builder.model.lock import LockSection
 from builder.model.lockfile import load_section

@@ -74,7 +74,7 @@ def _defaults() -> dict[str, str]:
     if not path.is_file():
         return {}
     # Imported here: most commands need no pydantic for this.
-    from builder.model.choices import load_choices
+    from builder.choices import load_choices
 
     chosen = load_choices(path).options()
     return {name: value for name, value in chosen.items() if not os.environ.get(f"BUILDER_{name.upper()}")}

@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from builder.choices import FILE
 from builder.cli.output import say
 from builder.errors import UsageError
 from builder.model.base import Base
-from builder.model.choices import FILE
 from builder.model.plan import Plan
 from builder.model.recipe import Recipe
 from builder.model.reference import Reference

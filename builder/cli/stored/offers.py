@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
+from builder.choices import parameter_text
 from builder.cli.request import PlanRequest
 from builder.errors import BuilderError
-from builder.model.choices import parameter_text
 from builder.project import Project
 from builder.store.images import StoredImage, stored_images
 from builder.store.store import Store
