@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from builder.attest.statement import CYCLONEDX, PROVENANCE, SIGNED, SPDX, TESTED, Statement
+from builder.attest.statement import CYCLONEDX, LAYER, PROVENANCE, SIGNED, SPDX, TESTED, Statement
 from builder.model.common import Line, Strict
 
 About = Literal["image", "provenance", "sbom", "checks"]
@@ -30,10 +30,10 @@ class SignedRule(Strict):
 
 
 class RebuiltRule(Strict):
-    """Rebuilds of the whole image that were identical.
+    """Rebuilds of the whole image that were identical, or builds of a layer that agree.
 
-    keys: public keys of those who rebuild; each counts once. architectures: of the machines (amd64, arm64), each at
-    least once. days: how old a rebuild may be.
+    keys: public keys of those who build; each counts once. architectures: of the machines (amd64, arm64), each at
+    least once. days: how old a build may be.
     """
 
     count: Annotated[int, Field(ge=1, le=100)] = 1
@@ -49,16 +49,20 @@ class RebuiltRule(Strict):
 
 
 class Policy(Strict):
-    """All rules must be met. bases: names that the base may have, `*` for any characters, in signed provenance."""
+    """All rules must be met. bases: names that the base may have, `*` for any characters, in signed provenance.
+
+    layers: who must have built a layer before it is taken from a layer cache; the other rules are about images.
+    """
 
     signed: tuple[SignedRule, ...] = ()
     rebuilt: RebuiltRule | None = None
     bases: tuple[Line, ...] = ()
+    layers: RebuiltRule | None = None
 
     @model_validator(mode="after")
     def _some_rule(self) -> Policy:
-        if not self.signed and self.rebuilt is None:
-            raise ValueError("it demands nothing: name keys under signed or rebuilt")
+        if not (self.signed or self.rebuilt or self.layers):
+            raise ValueError("it demands nothing: name keys under signed, rebuilt or layers")
         if self.bases and not self.signed:
             raise ValueError("bases are those of signed provenance: name a key under signed")
         return self
@@ -66,7 +70,13 @@ class Policy(Strict):
     @property
     def keys(self) -> list[str]:
         """The files of all keys, each once."""
-        return list(dict.fromkeys([*(rule.key for rule in self.signed), *(self.rebuilt.keys if self.rebuilt else ())]))
+        builders = [key for rule in (self.rebuilt, self.layers) if rule is not None for key in rule.keys]
+        return list(dict.fromkeys([*(rule.key for rule in self.signed), *builders]))
+
+    @property
+    def judges_images(self) -> bool:
+        """Whether it has a rule for images."""
+        return bool(self.signed or self.rebuilt)
 
 
 @dataclass(frozen=True)
@@ -83,7 +93,14 @@ def judge(policy: Policy, said: Sequence[tuple[str, Statement]], now: datetime) 
 
     What is not among them does not count.
     """
-    return [*_signed(policy, said), *_bases(policy, said), *_rebuilt(policy, said, now), *_differences(said)]
+    identical = [(key, statement) for key, statement in said if statement.rebuilt_identical]
+    rebuilt = _built(policy.rebuilt, identical, now, "identical rebuild") if policy.rebuilt is not None else ()
+    return [*_signed(policy, said), *_bases(policy, said), *rebuilt, *_differences(said)]
+
+
+def judge_layer(rule: RebuiltRule, said: Sequence[tuple[str, Statement]], now: datetime) -> list[Judged]:
+    """The rule for layers. said: as for `judge`, statements of one layer key that agree on its bytes."""
+    return list(_built(rule, [(key, item) for key, item in said if item.type == LAYER], now, "build"))
 
 
 def _signed(policy: Policy, said: Sequence[tuple[str, Statement]]) -> Iterator[Judged]:
@@ -114,33 +131,25 @@ def _base(statement: Statement) -> str:
     return base[:80] if isinstance(base, str) else "unknown"
 
 
-def _rebuilt(policy: Policy, said: Sequence[tuple[str, Statement]], now: datetime) -> Iterator[Judged]:
-    rule = policy.rebuilt
-    if rule is None:
-        return
-    oldest = now - timedelta(days=rule.days) if rule.days is not None else None
-    counted = [
-        (key, statement)
-        for key, statement in said
-        if key in rule.keys and statement.rebuilt_identical and _is_recent(statement, oldest, now)
-    ]
+def _built(rule: RebuiltRule, said: Sequence[tuple[str, Statement]], now: datetime, noun: str) -> Iterator[Judged]:
+    counted = [(key, item) for key, item in said if key in rule.keys and is_recent(item, rule.days, now)]
     signers = {key for key, _ in counted}
     age = f", at most {rule.days} days old" if rule.days is not None else ""
-    yield Judged(f"identical rebuilds{age}: {len(signers)} of {rule.count}", len(signers) >= rule.count)
+    yield Judged(f"{noun}s{age}: {len(signers)} of {rule.count}", len(signers) >= rule.count)
     machines = {_architecture(statement) for _, statement in counted}
     for name in rule.architectures:
-        yield Judged(f"identical rebuild on {name}{age}: {'yes' if name in machines else 'no'}", name in machines)
+        yield Judged(f"{noun} on {name}{age}: {'yes' if name in machines else 'no'}", name in machines)
 
 
-def _is_recent(statement: Statement, oldest: datetime | None, now: datetime) -> bool:
-    if oldest is None:
+def is_recent(statement: Statement, days: int | None, now: datetime) -> bool:
+    """Whether a build is at most so many days old. A time in the future is not a time at which somebody built."""
+    if days is None:
         return True
     try:
         finished = datetime.strptime(str(statement.predicate.get("finishedOn")), "%Y-%m-%dT%H:%M:%SZ")
     except ValueError:
         return False
-    # A time in the future is not a time at which somebody rebuilt.
-    return oldest <= finished.replace(tzinfo=UTC) <= now + timedelta(days=1)
+    return now - timedelta(days=days) <= finished.replace(tzinfo=UTC) <= now + timedelta(days=1)
 
 
 def _architecture(statement: Statement) -> str:

@@ -29,6 +29,8 @@ SPDX = "https://spdx.dev/Document"
 """The types that `cosign verify-attestation` calls slsaprovenance1, cyclonedx and spdxjson."""
 TESTED = "https://in-toto.io/attestation/test-result/v0.1"
 REBUILT = "urn:builder:rebuilt:v1"
+LAYER = "urn:builder:layer:v1"
+"""A layer that was built under its layer key: an entry of a layer cache."""
 
 _TYPE = "https://in-toto.io/Statement/v1"
 _SUBJECTS = 64
@@ -53,9 +55,9 @@ class Statement:
         return self.type == REBUILT and self.predicate.get("verdict") in ("differs", "content identical")
 
 
-def write_statement(image: Digest, type: str, predicate: Mapping[str, Any]) -> bytes:
-    """A statement about an image. type: of the predicate, one of this module."""
-    subject = [{"digest": {"sha256": image.hex}}]
+def write_statement(image: Digest, type: str, predicate: Mapping[str, Any], *others: Digest) -> bytes:
+    """A statement about an image. type: of the predicate, one of this module. others: further subjects."""
+    subject = [{"digest": {"sha256": digest.hex}} for digest in (image, *others)]
     return canonical({"_type": _TYPE, "subject": subject, "predicateType": type, "predicate": predicate})
 
 

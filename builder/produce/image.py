@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from builder.attest.receipt import Used, base_used, check_inputs, used_of
+from builder.cache.cache import LayerCache
 from builder.engine.interface import Engine
 from builder.errors import UsageError
 from builder.events import Listener
@@ -23,12 +24,13 @@ from builder.store.store import Store
 
 @dataclass(frozen=True)
 class Built:
-    """A built image, its layers by id, and the ids of the layers that this build made."""
+    """A built image, its layers by id, and the ids of the layers that this build made, or took from a layer cache."""
 
     plan: Plan
     image: Image
     records: dict[str, LayerRecord]
     made: frozenset[str]
+    taken: frozenset[str] = frozenset()
 
 
 def build_image(
@@ -42,13 +44,19 @@ def build_image(
     announce: Callable[[Needs], None],
     jobs: int | None = None,
     source: MirrorSource | None = None,
+    cache: LayerCache | None = None,
 ) -> Built:
     """Build the layers that the store does not have, and assemble the image. Starts no engine when it has all of them.
 
     announce: called with the needs of the build before it starts. source: a mirror that is asked for inputs first.
-    Raises BuilderError.
+    cache: where missing layers are looked up; what it says of the others is compared with them. Raises BuilderError.
     """
     base = base_image(plan, store, offline=offline, source=source)
+    layers = [layer for layer in plan.layers if layer.producer != "config"]
+    found = cache.look_up(layers) if cache is not None else {}
+    taken: frozenset[str] = frozenset()
+    if cache is not None and found:
+        taken = cache.take(store, layers, found, listener)
     needs = survey(store, plan)
     if needs.layers:
         announce(needs)
@@ -56,8 +64,10 @@ def build_image(
         Builder(store, plan, engine=engine, offline=offline, listener=listener, log=log, jobs=jobs, source=source).run(
             needs
         )
+    if cache is not None:
+        cache.compare(layers, found, store)
     built = assembled(store, plan, base_checked=base is not None, offline=offline)
-    return Built(plan, built.image, built.records, frozenset(layer.id for layer in needs.layers))
+    return Built(plan, built.image, built.records, frozenset(layer.id for layer in needs.layers), taken)
 
 
 def assembled(store: Store, plan: Plan, *, base_checked: bool = False, offline: bool = False) -> Built:

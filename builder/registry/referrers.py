@@ -7,6 +7,8 @@ others the client keeps an index under the tag `sha256-HEX` (the specification's
 from __future__ import annotations
 
 import json
+import random
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +25,10 @@ EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
 _EMPTY = b"{}"
 _AT_ONCE = 8
 """Requests at the same time."""
+_WRITES = 5
+"""Times that the list of artifacts is written, when others write it at the same time."""
+_PAUSE = 0.4
+"""Seconds, at most, between two of them."""
 _MOST_UNCLEAR = 100
 """Artifacts whose type only their manifest tells, and which are looked at."""
 
@@ -175,11 +181,21 @@ def _tagged(client: Registry, target: Reference, digest: Digest) -> list[dict[st
 
 
 def _list(client: Registry, place: Reference, digest: Digest, descriptors: Sequence[dict[str, Any]]) -> None:
-    listed = _tagged(client, place, digest)
-    known = {item.get("digest") for item in listed}
-    if new := [item for item in descriptors if item["digest"] not in known]:
+    """Add artifacts to the list under the referrers tag. Others may write it at the same time, so it is read again."""
+    for left in reversed(range(_WRITES)):
+        listed = _tagged(client, place, digest)
+        known = {item.get("digest") for item in listed}
+        new = [item for item in descriptors if item["digest"] not in known]
+        if not new:
+            return
         index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [*listed, *new]}
-        client.put_manifest(_tag(place, digest), json.dumps(index).encode(), OCI_INDEX)
+        try:
+            client.put_manifest(_tag(place, digest), json.dumps(index).encode(), OCI_INDEX)
+        except NetworkError:
+            # Two writers of one manifest confuse docker-registry for a moment.
+            if not left:
+                raise
+            time.sleep(_PAUSE * random.random())
 
 
 def _tag(place: Reference, digest: Digest) -> Reference:

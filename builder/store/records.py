@@ -24,7 +24,7 @@ class LayerRecord:
 
     listing: digest of a blob with one JSON line `[path, kind, mode, size, link]` for each entry, in the tar's order.
     receipt: digest of a blob that lists what the layer was made from (`builder/attest/receipt.py`); None until the
-    layer is complete.
+    layer is complete. origin: the layer cache that it was taken from; empty for a layer that this store's user built.
     """
 
     digest: Digest
@@ -35,6 +35,7 @@ class LayerRecord:
     entries: int
     listing: Digest
     receipt: Digest | None = None
+    origin: str = ""
 
 
 def layer_name(key: str) -> str:
@@ -60,7 +61,8 @@ def parse_layer(key: str, data: dict[str, Any] | None) -> LayerRecord | None:
     if data is None or data.get("check") != _checksum(key, {k: v for k, v in data.items() if k != "check"}):
         return None
     try:
-        values: dict[str, Any] = {item.name: data[item.name] for item in fields(LayerRecord)}
+        # Stores of older versions have no origin in their records.
+        values: dict[str, Any] = {item.name: data[item.name] for item in fields(LayerRecord) if item.name in data}
         digests = {name: Digest(values[name]) for name in _DIGESTS}
         return LayerRecord(**{**values, **digests})
     except (KeyError, TypeError, ValueError):

@@ -181,6 +181,10 @@ class Store(Blobs):
         """Write the record of a layer key. Raises EngineError."""
         self._write(f"layers/{layer_name(key)}", layer_data(key, record))
 
+    def built_at(self, key: str) -> float:
+        """When the record of a layer key was written, in seconds since 1970. Raises OSError."""
+        return (self.root / "layers" / layer_name(key)).lstat().st_mtime
+
     def image(self, name: str) -> dict[str, Any] | None:
         """The record of an image; None when there is none."""
         self.claim(f"images/{name}.json")

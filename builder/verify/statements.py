@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from builder.attest import cyclonedx, spdx
-from builder.attest.envelope import MEDIA_TYPE, read_envelope, sign
+from builder.attest.envelope import MEDIA_TYPE, read_envelope
 from builder.attest.inventory import Inventory, expected
-from builder.attest.keys import PublicKey, SigningKey
+from builder.attest.keys import SigningKey
 from builder.attest.provenance import provenance
 from builder.attest.statement import (
     CYCLONEDX,
@@ -19,7 +18,6 @@ from builder.attest.statement import (
     SPDX,
     STATEMENT,
     VALUES,
-    Statement,
     read_statement,
     write_statement,
 )
@@ -33,31 +31,10 @@ from builder.oci.manifest import OCI_MANIFEST
 from builder.plan.bundle import write_bundle
 from builder.registry.client import Registry
 from builder.registry.referrers import Artifact, attach_all, attached, read_attached
+from builder.registry.signed import MOST, signed_artifact
 from builder.verify.compare import Compared
 
-_TYPE = "dev.sigstore.bundle.predicateType"
-_CONTENT = {"dev.sigstore.bundle.content": "dsse-envelope"}
-"""Annotations of cosign: some clients select bundles by them."""
-_MOST = 100
-"""Artifacts of one type that are read of an image."""
 _NAMES = {PROVENANCE: "provenance", CYCLONEDX: "CycloneDX SBOM", SPDX: "SPDX SBOM"}
-
-
-@dataclass(frozen=True)
-class Said:
-    """A statement about an image that a known key signed. artifact: its digest."""
-
-    artifact: Digest
-    statement: Statement
-    signer: PublicKey
-
-
-@dataclass(frozen=True)
-class Ignored:
-    """An attached artifact that does not count, and why."""
-
-    artifact: Digest
-    problem: str
 
 
 def statements_about(inventory: Inventory, plan: Plan) -> dict[str, dict[str, Any]]:
@@ -92,7 +69,7 @@ def attach_statements(
             if kind not in plain
         ]
     else:
-        artifacts += [_signed(image, kind, predicate, key) for kind, predicate in {SIGNED: {}, **said}.items()]
+        artifacts += [signed_artifact(image, kind, predicate, key) for kind, predicate in {SIGNED: {}, **said}.items()]
     attach_all(client, target, _subject(image, size), artifacts)
 
 
@@ -109,42 +86,12 @@ def attach_signed(
 
     Arguments and errors as those of `attach_statements`.
     """
-    (artifact,) = attach_all(client, target, _subject(image, size), [_signed(image, kind, predicate, key)])
+    (artifact,) = attach_all(client, target, _subject(image, size), [signed_artifact(image, kind, predicate, key)])
     return artifact
-
-
-def _signed(image: Digest, kind: str, predicate: Mapping[str, Any], key: SigningKey) -> Artifact:
-    return Artifact(sign(write_statement(image, kind, predicate), key), MEDIA_TYPE, {**_CONTENT, _TYPE: kind})
 
 
 def _subject(image: Digest, size: int) -> dict[str, Any]:
     return {"mediaType": OCI_MANIFEST, "digest": image, "size": size}
-
-
-def signed_statements(
-    client: Registry, reference: Reference, image: Digest, keys: Sequence[PublicKey]
-) -> Iterator[Said | Ignored]:
-    """The signed statements that are attached to an image. keys: those whose statements count.
-
-    Anybody who may push can attach one, so one that is wrong does not count and is no failure. Raises NetworkError.
-    """
-    for descriptor in attached(client, reference, image, MEDIA_TYPE)[:_MOST]:
-        artifact = Digest(descriptor["digest"])
-        try:
-            blob = read_attached(client, reference, descriptor, 2 * LIMIT).payload
-            envelope = read_envelope(blob, f"statement {artifact}")
-            signer = envelope.signer(keys)
-            if signer is None:
-                yield Ignored(artifact, "it is signed by another key")
-                continue
-            statement = envelope.statement()
-        except (InvalidError, PinError) as error:
-            yield Ignored(artifact, error.what)
-            continue
-        if image in statement.subjects:
-            yield Said(artifact, statement, signer)
-        else:
-            yield Ignored(artifact, f"it is about another image, {statement.subjects[0]}")
 
 
 def compare_statements(client: Registry, reference: Reference, image: Digest, plan: Plan) -> Iterator[Compared]:
@@ -169,7 +116,7 @@ def _documents(
     """Digest, type and content of each document; a text says why one cannot be read."""
     types = {cyclonedx.MEDIA_TYPE: CYCLONEDX, spdx.MEDIA_TYPE: SPDX, STATEMENT: PROVENANCE, MEDIA_TYPE: None}
     for media_type, kind in types.items():
-        for descriptor in attached(client, reference, image, media_type)[:_MOST]:
+        for descriptor in attached(client, reference, image, media_type)[:MOST]:
             artifact = Digest(descriptor["digest"])
             try:
                 blob = read_attached(client, reference, descriptor, 2 * LIMIT).payload

@@ -27,8 +27,10 @@ from builder.cli.options import (
     TrustOption,
 )
 from builder.cli.output import print_json, say
+from builder.cli.proof.keys import KeyOption
 from builder.cli.request import COMPRESSION, PLATFORM, asked_each, check_tag, open_store, recipe_names
 from builder.cli.rulecheck import report_violations
+from builder.cli.share.cache import CacheOption, LayerPolicyOption, PublishOption, layer_cache, publishing_key
 from builder.engine.select import check_engine
 from builder.errors import BuilderError, UsageError
 from builder.mirror.source import mirror_source
@@ -56,6 +58,10 @@ def build(
     compression: CompressionOption = COMPRESSION,
     offline: OfflineOption = False,
     mirror: MirrorOption = None,
+    cache: CacheOption = None,
+    policy: LayerPolicyOption = None,
+    publish: PublishOption = False,
+    key: KeyOption = None,
     jobs: JobsOption = None,
     output: Annotated[str | None, typer.Option("--output", help="Also write the image to a layout: oci:DIR.")] = None,
     load: Annotated[bool, typer.Option("--load", help="Also load the image into docker.")] = False,
@@ -68,6 +74,8 @@ def build(
     """Build images and print their digests.
 
     Every input is in the lock, by hash. Layers that are in the store are not built again.
+
+    Example: builder build --recipe nemotron-omni --cache registry.example/team/layers --policy team.yaml
     """
     check_engine(engine, builder)
     check_tag(tag)
@@ -82,6 +90,8 @@ def build(
         builder=builder,
         offline=offline,
         mirror=mirror_source(mirror),
+        cache=layer_cache(cache, policy),
+        publish=publishing_key(cache, key) if publish else None,
         jobs=jobs,
         verbose=verbose,
         layout=_layout(output),

@@ -6,9 +6,12 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.attest.keys import SigningKey
+from builder.cache.cache import LayerCache
 from builder.cli.image.built import image_name, load_into_docker
 from builder.cli.output import counted, say, size
 from builder.cli.progress import Progress
+from builder.cli.share.cache import publish_layers, say_cached
 from builder.engine.select import select_engine
 from builder.mirror.source import MirrorSource
 from builder.model.plan import Plan
@@ -23,7 +26,8 @@ from builder.store.store import Store
 class BuildRequest:
     """How to build, and what to do with the image. engine, builder: as in `select_engine`.
 
-    mirror: where to take inputs from first. jobs: None for all processors. layout: folder of --output.
+    mirror: where to take inputs from first. cache: where to look up layers. publish: the key that signs the layers
+    which were built here, to publish them there. jobs: None for all processors. layout: folder of --output.
     load: load the image into docker. tag: the image's name there and in the layout. brief: print only new layers.
     """
 
@@ -37,6 +41,8 @@ class BuildRequest:
     load: bool
     tag: str | None
     brief: bool
+    cache: LayerCache | None = None
+    publish: SigningKey | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ class BuildResult:
                     "key": layer.key,
                     "digest": record.digest if (record := built.records.get(layer.id)) else None,
                     "size": record.size if record else 0,
-                    "state": "built" if layer.id in built.made else "cached" if record else "config",
+                    "state": _state(built, layer.id),
                     "receipt": record.receipt if record else None,
                 }
                 for layer in built.plan.layers
@@ -72,22 +78,29 @@ class BuildResult:
 
 def build_one(store: Store, plan: Plan, request: BuildRequest) -> BuildResult:
     """Build the image of a plan. Raises BuilderError."""
-    with Progress(request.verbose) as progress:
-        built = build_image(
-            store,
-            plan,
-            engine=lambda: select_engine(request.engine, request.builder),
-            offline=request.offline,
-            listener=progress.on_event,
-            log=progress.on_log,
-            announce=lambda needs: _announce(store, needs, mirror=request.mirror is not None),
-            jobs=request.jobs,
-            source=request.mirror,
-        )
+    try:
+        with Progress(request.verbose) as progress:
+            built = build_image(
+                store,
+                plan,
+                engine=lambda: select_engine(request.engine, request.builder),
+                offline=request.offline,
+                listener=progress.on_event,
+                log=progress.on_log,
+                announce=lambda needs: _announce(store, needs, mirror=request.mirror is not None),
+                jobs=request.jobs,
+                source=request.mirror,
+                cache=request.cache,
+            )
+    finally:
+        # What did not count explains why a build failed, too.
+        say_cached(request.cache)
     for warning in request.mirror.warnings() if request.mirror is not None else ():
         say(f"warning: {warning}")
     result = BuildResult(built, progress.elapsed)
     _summarize(result, brief=request.brief)
+    if request.cache is not None and request.publish is not None:
+        publish_layers(request.cache, store, plan, request.publish)
     name = request.tag or image_name(built)
     if request.layout is not None:
         write_layout(built.image, store, request.layout, name=name, base_blob=base_blobs(built.image))
@@ -96,6 +109,12 @@ def build_one(store: Store, plan: Plan, request: BuildRequest) -> BuildResult:
         load_into_docker(built, store, name)
         say(f"loaded into docker as {name}")
     return result
+
+
+def _state(built: Built, layer: str) -> str:
+    if layer in built.made or layer in built.taken:
+        return "built" if layer in built.made else "taken"
+    return "cached" if layer in built.records else "config"
 
 
 def _announce(store: Store, needs: Needs, *, mirror: bool) -> None:
@@ -112,9 +131,9 @@ def _summarize(result: BuildResult, *, brief: bool) -> None:
     built = result.built
     for layer in built.plan.layers:
         record = built.records.get(layer.id)
-        if record is None or (brief and layer.id not in built.made):
+        if record is None or (brief and layer.id not in built.made | built.taken):
             continue
-        state = "built" if layer.id in built.made else "cached"
+        state = _state(built, layer.id)
         say(f"  {layer.id:24} {state:7} {size(record.size):>10}  {record.digest[:19]}")
     image, plan = built.image, built.plan
     say(f"{plan.recipe} on {plan.base}: {len(image.layers)} layers, {size(image.size)}, in {result.seconds:.1f} s")

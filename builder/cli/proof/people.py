@@ -20,9 +20,10 @@ from builder.model.plan import Plan
 from builder.model.reference import Reference
 from builder.plan.bundle import write_bundle
 from builder.registry.client import Registry
+from builder.registry.signed import Ignored, Said, signed_statements
 from builder.smoke.image.remote import remote_image
 from builder.verify.compare import Compared
-from builder.verify.statements import Ignored, Said, attach_signed, signed_statements
+from builder.verify.statements import attach_signed
 from builder.verify.vary.run import Varied
 
 _NAMES = {

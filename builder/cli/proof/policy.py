@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from builder.attest.keys import PublicKey
 from builder.attest.policy import Policy, judge
 from builder.cli.output import say
 from builder.cli.proof.keys import read_public_keys
@@ -14,8 +15,8 @@ from builder.errors import DiffersError, InvalidError, PinError
 from builder.model.reference import Reference
 from builder.model.yamlfile import load
 from builder.registry.client import Registry
+from builder.registry.signed import Said, signed_statements
 from builder.smoke.image.remote import remote_image
-from builder.verify.statements import Said, signed_statements
 
 
 def pinned(path: Path, image: str) -> str:
@@ -26,12 +27,8 @@ def pinned(path: Path, image: str) -> str:
     return reference.pinned(digest)
 
 
-def enforce(path: Path, reference: Reference, image: Digest) -> None:
-    """Print every rule of the policy in a file, and whether the image meets it.
-
-    Raises PinError when a rule is not met, DiffersError when a key of the policy has signed that a rebuild differs,
-    UsageError and InvalidError for the policy itself, NetworkError.
-    """
+def read_policy(path: Path) -> tuple[Policy, list[PublicKey]]:
+    """The policy in a file and its keys, with the names that it gives them. Raises UsageError, InvalidError."""
     policy = load(path, Policy)
     files = {name: path.parent / name for name in policy.keys}
     keys = [replace(key, name=name) for name, key in zip(files, read_public_keys(list(files.values())), strict=True)]
@@ -42,6 +39,23 @@ def enforce(path: Path, reference: Reference, image: Digest) -> None:
                 id="policy-key-twice",
                 where=str(path),
             )
+    return policy, keys
+
+
+def enforce(path: Path, reference: Reference, image: Digest) -> None:
+    """Print every rule of the policy in a file, and whether the image meets it.
+
+    Raises PinError when a rule is not met, DiffersError when a key of the policy has signed that a rebuild differs,
+    UsageError and InvalidError for the policy itself, NetworkError.
+    """
+    policy, keys = read_policy(path)
+    if not policy.judges_images:
+        raise InvalidError(
+            "it has rules for layers only",
+            id="policy-without-images",
+            where=str(path),
+            next="name keys under signed or rebuilt",
+        )
     found = signed_statements(Registry(), reference, image, keys)
     said = [(item.signer.name, item.statement) for item in found if isinstance(item, Said)]
     rules = judge(policy, said, datetime.now(UTC))

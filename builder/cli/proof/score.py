@@ -11,8 +11,8 @@ from builder.cli.proof.keys import read_public_keys
 from builder.cli.proof.people import read_statements
 from builder.model.reference import Reference
 from builder.registry.client import Registry
+from builder.registry.signed import Said
 from builder.smoke.image.remote import remote_image
-from builder.verify.statements import Said
 
 
 def show_score(name: str, signed_by: list[Path] | None, *, json: bool) -> None:

@@ -1,0 +1,1 @@
+"""Commands and options that share images and layers between machines."""
