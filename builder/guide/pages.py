@@ -48,6 +48,7 @@ def index_page(project: Project) -> str:
     for name in project.recipe_names():
         recipe = project.recipe(name)
         speed = recipe.speed.tokens_per_second if recipe.speed else ""
+        speed += f" (with {recipe.speed.base})" if recipe.speed and recipe.speed.base else ""
         model = recipe.model
         kind = (model.parameters, model.quantization, ", ".join(model.modalities))
         rows.append((f"[{name}]({name}.md)", *kind, recipe.nodes, recipe.base, speed))

@@ -28,8 +28,9 @@ def pin_status(base: Base) -> str:
 
 
 def rates(speed: Speed) -> str:
-    """The measured rates as text."""
-    return f"{speed.tokens_per_second} tok/s" + (f", prefill {speed.prefill} tok/s" if speed.prefill else "")
+    """The measured rates as text, with the base if they were measured with another one."""
+    prefill = f", prefill {speed.prefill} tok/s" if speed.prefill else ""
+    return f"{speed.tokens_per_second} tok/s{prefill}" + (f", with {speed.base}" if speed.base else "")
 
 
 def base_facts(project: Project, recipe: Recipe) -> list[dict[str, Any]]:

@@ -7,17 +7,18 @@ from pathlib import Path
 
 from pydantic import RootModel
 
-from builder.model.common import Line, Name, Strict
+from builder.model.common import Line, Name, Strict, Version
 from builder.model.recipe import ModelId
 from builder.model.yamlfile import load
 
 
 class Drafter(Strict):
-    """A drafter. targets: families of models; model: the repository it was trained for."""
+    """A drafter. targets: families of models; model: the repository it was trained for; vllm: the first with it."""
 
     id: ModelId
     targets: tuple[Name, ...]
     model: ModelId
+    vllm: Version | None = None
     note: Line | None = None
 
 

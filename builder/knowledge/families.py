@@ -11,8 +11,11 @@ import re
 _FAMILIES = (
     # The part of a name, lower-case letters and digits only; the first match counts.
     ("nemotron3nanoomni", "nemotron-omni"),
+    ("nemotron35lightning", "nemotron-lightning"),
     ("nemotron3nano", "nemotron-nano"),
     ("nemotron3super", "nemotron-super"),
+    ("qwen38flashnext", "qwen3.8-flash-next"),
+    ("qwen3827b", "qwen3.8-27b"),
     ("qwen3635b", "qwen3.6-35b"),
     ("qwen3627b", "qwen3.6-27b"),
     ("qwen35122b", "qwen3.5-122b"),
@@ -27,6 +30,12 @@ _FAMILIES = (
     ("gemma426b", "gemma4-26b"),
     ("gemma431b", "gemma4-31b"),
     ("lagunaxs2", "laguna"),
+    ("lagunas21", "laguna-s"),
+    ("diffusiongemma", "diffusiongemma"),
+    ("museglimmer", "muse-glimmer"),
+    ("mistralsmall4", "mistral-small-4"),
+    ("deepseekv41", "deepseek-v4.1"),
+    ("deepseekv4", "deepseek-v4"),
     ("minimaxm27", "minimax-m2.7"),
     ("gptoss", "gpt-oss"),
 )

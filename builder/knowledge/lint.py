@@ -52,10 +52,12 @@ def lint(
     *,
     base: str | None = None,
     without: Collection[str] = (),
+    machine: int | None = None,
 ) -> list[Finding]:
     """Findings for these recipes, in the order of recipes, profiles and rules.
 
-    names: all when None; with a base, those that can be built on it. without: recipes to leave out. Raises UsageError
+    names: all when None; with a base, those that can be built on it. without: recipes to leave out. machine: its memory
+    in GB; default: what each recipe is for. Raises UsageError
     for an unknown base, and for a named recipe that cannot be built on it.
     """
     found: list[Finding] = []
@@ -67,7 +69,7 @@ def lint(
         if names is None and base is not None and not _fits(project, recipe, base):
             continue
         fits = True
-        found += lint_recipe(project, recipe, base=base)
+        found += lint_recipe(project, recipe, base=base, machine=machine)
     if not fits and base is not None and names is None and not without:
         raise UsageError(
             f"no recipe can be built on base {base!r}",
@@ -94,9 +96,14 @@ def _bases(project: Project, recipe: Recipe, base: str | None) -> list[Base]:
 
 
 def lint_recipe(
-    project: Project, recipe: Recipe, *, base: str | None = None, profiles: Sequence[str | None] | None = None
+    project: Project,
+    recipe: Recipe,
+    *,
+    base: str | None = None,
+    profiles: Sequence[str | None] | None = None,
+    machine: int | None = None,
 ) -> list[Finding]:
-    """Findings for one recipe. base: only on this one. profiles: only these (None is the recipe itself)."""
+    """Findings for one recipe. base, profiles: only these (None is the recipe itself). machine: as in `lint`."""
     found: list[Finding] = []
     places = _Places(project, recipe)
     if base is not None and not _fits(project, recipe, base):
@@ -105,14 +112,16 @@ def lint_recipe(
         served = with_profile(recipe, profile, project.shared_profiles)
         # A profile may have a base of its own.
         bases = _bases(project, served, base)
-        for finding in _merged([_findings(project, served, item, profile) for item in bases], len(bases)):
+        for finding in _merged([_findings(project, served, item, profile, machine) for item in bases], len(bases)):
             inherited = any(_same(finding, other) for other in found)
             if not inherited:
                 found.append(replace(finding, file=str(places.find(finding)[0]), line=places.find(finding)[1]))
     return found
 
 
-def subject(project: Project, recipe: Recipe, base: Base, profile: str | None = None) -> Subject:
+def subject(
+    project: Project, recipe: Recipe, base: Base, profile: str | None = None, machine: int | None = None
+) -> Subject:
     """The input of the rules: the recipe on that base. Needs neither pins nor locks of the base."""
     env: dict[str, str] = dict(base.env)
     unfit: list[tuple[str, str]] = []
@@ -129,11 +138,11 @@ def subject(project: Project, recipe: Recipe, base: Base, profile: str | None = 
             unfit.append((use.layer, why))
             continue
         env |= {item.name: scope.text(item.value) for item in definition.env if scope.holds(item.when)}
-    return Subject(recipe, base, {**env, **recipe.env, **recipe.run.env}, tuple(unfit), profile)
+    return Subject(recipe, base, {**env, **recipe.env, **recipe.run.env}, tuple(unfit), profile, machine)
 
 
-def _findings(project: Project, recipe: Recipe, base: Base, profile: str | None) -> list[Finding]:
-    checked = subject(project, recipe, base, profile)
+def _findings(project: Project, recipe: Recipe, base: Base, profile: str | None, machine: int | None) -> list[Finding]:
+    checked = subject(project, recipe, base, profile, machine)
     return [
         Finding(rule, recipe.name, problem.message, problem.path, profile, recipe.rules.get(rule.id), (base.name,))
         for rule in all_rules()

@@ -1,4 +1,4 @@
-"""Rule: one rule of the hardware; and the registry of all rules."""
+"""Rule: one rule of the hardware; and the registry of all rules, those in code and those in facts.yaml."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import cache
 from importlib import import_module
 
 from builder.errors import UsageError
+from builder.knowledge.facts import facts
 from builder.knowledge.subject import Problem, Severity, Subject
 
 Check = Callable[[Subject], Iterator[Problem]]
@@ -49,6 +50,9 @@ def all_rules() -> tuple[Rule, ...]:
     """Every rule, by id."""
     for module in ("bases", "memory", "model", "options", "speculation"):
         import_module(f"builder.knowledge.rules.{module}")
+    for fact in facts():
+        texts = fact.model_dump(exclude={"cases"})
+        rule(**texts)(fact.check)
     return tuple(_REGISTER[id] for id in sorted(_REGISTER))
 
 

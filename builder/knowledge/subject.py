@@ -37,10 +37,16 @@ class Subject:
     env: dict[str, str]
     unfit: tuple[tuple[str, str], ...] = ()
     profile: str | None = None
+    machine: int | None = None
+    """Memory of the machine in GB; None: what the recipe is for."""
 
     @property
     def model(self) -> Model:
         return self.recipe.model
+
+    @property
+    def machine_gb(self) -> int:
+        return self.machine or self.recipe.memory_gb
 
     @cached_property
     def table(self) -> Table | None:

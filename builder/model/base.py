@@ -58,7 +58,7 @@ class Base(Strict):
     site: where the image's Python finds distributions. nccl: how its torch finds libnccl (`wheel`: DT_RPATH to the
     NCCL wheel; `system`: the loader's search path). entrypoint: `vllm-serve` when the image's ENTRYPOINT already is
     `vllm serve`, `pass-through` when the command must start with it, `environment` when its entrypoint builds the
-    command from variables. An unknown fact is left out.
+    command from variables, `replaced` when `vllm serve` must replace it. An unknown fact is left out.
     """
 
     name: Name
@@ -73,7 +73,7 @@ class Base(Strict):
     cuda: Version | None = None
     glibc: Version | None = None
     driver: Line | None = None
-    entrypoint: Literal["vllm-serve", "pass-through", "environment"]
+    entrypoint: Literal["vllm-serve", "pass-through", "environment", "replaced"]
     pin: Pin | None = None
     aliases: tuple[Name, ...] = ()
     layers: tuple[LayerUse, ...] = ()

@@ -52,7 +52,7 @@ class Model(Strict):
     family: selects the rules about one model. weights: the number format of the weights. checkpoint: its origin:
     ModelOpt, compressed-tensors (llm-compressor), or native for the model's makers. hybrid: the kind of layers besides
     attention. tools: the recipe supports tool calls. mixed_precision: FP8 and NVFP4 in one checkpoint. memory_gb: of
-    the weights on one node, when a document states it.
+    the weights on one node, when a document states it. kv_cache: the checkpoint stores scales of an FP8 KV cache.
     """
 
     id: ModelId
@@ -69,6 +69,7 @@ class Model(Strict):
     mixed_precision: Boolean = False
     memory_gb: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] | None = None
     gated: Boolean = False
+    kv_cache: Literal["fp8"] | None = None
 
 
 def _visible(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -122,10 +123,14 @@ class Run(Strict):
 
 
 class Speed(Strict):
-    """Rates that the reference measured for one request, in tokens per second: of decoding, and of reading prompts."""
+    """Rates that the source measured for one request, in tokens per second: of decoding, and of reading prompts.
+
+    base: the one with which they were measured, when it is not the recipe's own.
+    """
 
     tokens_per_second: Line
     prefill: Line | None = None
+    base: Name | None = None
     source: Line
 
 
@@ -141,6 +146,7 @@ class Profile(Strict):
     run: Run = Run()
     model: dict[str, Any] = {}
     nodes: Literal[1, 2] | None = None
+    memory_gb: Literal[64, 128] | None = None
     rules: dict[RuleId, Reason | None] = {}
     speed: Speed | None = None
     notes: tuple[Line, ...] = ()
@@ -165,6 +171,8 @@ class Recipe(Strict):
     serve: Serve
     run: Run = Run()
     nodes: Literal[1, 2] = 1
+    memory_gb: Literal[64, 128] = 128
+    """Memory of the smallest Spark that these settings are for."""
     profiles: dict[Name, Profile] = {}
     rules: dict[RuleId, Reason] = {}
     speed: Speed | None = None

@@ -33,12 +33,12 @@ def serving(recipe: Recipe, base: Base) -> tuple[tuple[str, ...] | None, tuple[s
 
     The entrypoint of vllm-openai is `vllm serve`. NGC's entrypoint runs the command, which therefore starts with `vllm
     serve`. An entrypoint that builds the command from variables gets no command. A recipe's wrapper replaces `vllm
-    serve` on all other bases.
+    serve` on all other bases. Hermetic bases have no entrypoint, and some images need another one.
     """
     words = (recipe.serve.model or recipe.model.id, *flag_words(recipe.serve.flags))
     if recipe.serve.wrapper is not None and base.entrypoint != "environment":
         return (recipe.serve.wrapper,), words
-    if base.family == "hermetic":
+    if base.family == "hermetic" or base.entrypoint == "replaced":
         return ("vllm", "serve"), words
     if base.entrypoint == "vllm-serve":
         return None, words

@@ -34,6 +34,13 @@ def with_layers(recipe: str, **changed: Any) -> dict[str, Any]:
 
 MTP3 = {"method": "mtp", "num_speculative_tokens": 3}
 LAGUNA = {"method": "dflash", "model": "poolside/Laguna-XS.2-speculator.dflash", "num_speculative_tokens": 7}
+QWEN27 = {"method": "dflash", "model": "z-lab/Qwen3.6-27B-DFlash", "num_speculative_tokens": 12}
+DEEPSEEK = {
+    "model": {"family": "deepseek-v4"},
+    "base": "vllm-openai-0.28.0",
+    "layers": ["nccl", "marlin", "headers", "cluster"],
+    **flags(distributed_executor_backend="mp"),
+}
 
 MUTATIONS: list[tuple[str, str, dict[str, Any]]] = [
     # MoE with FP4 weights
@@ -49,7 +56,7 @@ MUTATIONS: list[tuple[str, str, dict[str, Any]]] = [
     ("GB10-002", "qwen3-omni", flags(enforce_eager=True)),
     ("GB10-002", "qwen3.5-122b-fp8-dual", flags(enforce_eager=True)),
     ("GB10-002", "qwen3.6-27b", flags(compilation_config={"cudagraph_mode": "none"})),
-    ("GB10-002", "minimax-m2.7-dual", {"rules": None}),
+    ("GB10-002", "minimax-m2.7-dual", {"rules": {"GB10-002": None}}),
     # memory
     ("GB10-003", "qwen3.6-35b", flags(gpu_memory_utilization=0.95)),
     ("GB10-003", "gpt-oss-120b", flags(gpu_memory_utilization=0.91)),
@@ -114,7 +121,6 @@ MUTATIONS: list[tuple[str, str, dict[str, Any]]] = [
     ("GB10-017", "qwen3.6-35b", flags(speculative_disable_by_batch_size=32)),
     ("GB10-018", "qwen3.6-27b", spec(method="suffix", num_speculative_tokens=8)),
     ("GB10-019", "laguna-xs2-dflash", {"model": {"weights": "nvfp4"}, "rules": {"GB10-011": REASON}}),
-    ("GB10-029", "laguna-xs2-dflash", spec(**LAGUNA, attention_backend="TRITON_ATTN")),
     ("GB10-029", "laguna-xs2-dflash", spec(**{**LAGUNA, "num_speculative_tokens": 32})),
     ("GB10-029", "laguna-xs2-dflash", spec(**{**LAGUNA, "num_speculative_tokens": "seven"})),
     ("GB10-029", "laguna-xs2-dflash", without("dflash", "laguna-xs2-dflash")),
@@ -146,7 +152,7 @@ MUTATIONS: list[tuple[str, str, dict[str, Any]]] = [
     # bases
     ("GB10-025", "qwen3.5-35b", {"base": "vllm-openai-0.19.0"}),
     ("GB10-025", "qwen3.5-35b", {"base": "vllm-openai-0.31.0-aarch64-cu129"}),
-    ("GB10-036", "laguna-xs2-dflash", {"layers": ["marlin", "dflash", "ray"], "base": "vllm-openai-0.31.0"}),
+    ("GB10-036", "qwen3.5-35b", {"layers": ["marlin", "ray"], "base": "vllm-openai-0.31.0"}),
     ("GB10-037", "qwen3.5-35b", with_layers("qwen3.5-35b", nccl={"functions": "inference"})),
     ("GB10-037", "minimax-m2.7-dual", with_layers("minimax-m2.7-dual", nccl={"functions": "AllReduce Sum f32 * *"})),
     ("GB10-032", "gemma4-12b-coder", {"serve": {"model": "vllm serve /model"}}),
@@ -161,5 +167,56 @@ MUTATIONS: list[tuple[str, str, dict[str, Any]]] = [
     ("GB10-035", "qwen3.5-122b-fp8-dual", without("cutlass-fp8", "qwen3.5-122b-fp8-dual")),
 ]
 
+MUTATIONS += [
+    # Facts by version, and what owners hit since (rules/facts.yaml)
+    ("GB10-011", "nemotron-super", {"model": {"kv_cache": "fp8"}}),
+    ("GB10-011", "qwen3.6-27b", {"model": {"kv_cache": "fp8"}}),
+    ("GB10-011", "nemotron-nano", {"rules": {"GB10-011": None}}),
+    ("GB10-034", "gemma4-12b-coder", spec(**MTP3 | {"method": "gemma4_mtp"})),
+    ("GB10-039", "qwen3-coder-next", {"rules": None}),
+    ("GB10-039", "qwen3.5-122b-fp8-dual", flags(attention_backend="FLASHINFER")),
+    ("GB10-039", "qwen3.5-122b-fp8-dual", flags(attention_backend="flashinfer")),
+    ("GB10-040", "qwen3.6-27b-dflash", spec(**QWEN27)),
+    ("GB10-040", "laguna-xs2-dflash", spec(**LAGUNA, attention_backend="TRITON_ATTN")),
+    ("GB10-040", "laguna-xs2-dflash", {"base": "vllm-openai-0.30.0"}),
+    ("GB10-040", "laguna-xs2-dflash", {"base": "vllm-openai-0.26.0"}),
+    ("GB10-041", "qwen3.6-27b-dflash", {"base": "vllm-openai-0.24.0", **spec(**QWEN27)}),
+    ("GB10-041", "qwen3.6-27b-dflash", {"base": "vllm-openai-0.23.0", **spec(**QWEN27)}),
+    ("GB10-041", "qwen3.6-27b-dflash", {"base": "vllm-openai-0.25.1", **spec(**QWEN27)}),
+    ("GB10-042", "qwen3.6-27b", {"base": "vllm-openai-0.28.0"}),
+    ("GB10-042", "qwen3.6-27b", {"base": "vllm-openai-0.29.0"}),
+    ("GB10-042", "gemma4-31b", {"base": "vllm-openai-0.29.0"}),
+    ("GB10-043", "qwen3.6-27b", {"base": "vllm-openai-0.30.0", **flags(kv_cache_dtype="fp8")}),
+    ("GB10-043", "qwen3.6-27b", {"base": "vllm-openai-0.31.0", **flags(kv_cache_dtype="fp8_e4m3")}),
+    ("GB10-043", "qwen3.6-35b", {"base": "vllm-openai-0.28.0", **flags(speculative_config=None)}),
+    ("GB10-044", "nemotron-super", {"model": {"memory_gb": 75}}),
+    ("GB10-044", "qwen3.6-35b", {"model": {"memory_gb": 70}}),
+    ("GB10-044", "qwen3.5-122b", {"rules": None, "base": "vllm-openai-0.23.0"}),
+    ("GB10-044", "minimax-m2.7-dual", {"rules": {"GB10-044": None}}),
+    ("GB10-045", "gemma4-26b", {"base": "vllm-openai-0.27.1"}),
+    ("GB10-045", "gemma4-31b", {"base": "vllm-openai-0.27.1"}),
+    ("GB10-045", "gemma4-12b-coder", {"base": "vllm-openai-0.27.1"}),
+    ("GB10-046", "qwen3.5-35b", {"model": {"family": "muse-glimmer"}}),
+    ("GB10-046", "qwen3.5-35b", {"model": {"family": "deepseek-v4.1"}}),
+    ("GB10-046", "qwen3.5-35b", {"model": {"family": "qwen3.8-flash-next"}}),
+    ("GB10-046", "qwen3.5-35b", {"model": {"family": "qwen3.8-27b"}}),
+    ("GB10-046", "qwen3.5-35b", {"model": {"family": "nemotron-lightning"}}),
+    ("GB10-046", "qwen3.5-35b", {"model": {"family": "diffusiongemma"}}),
+    ("GB10-047", "qwen3.6-35b", flags(gdn_prefill_backend="flashinfer")),
+    ("GB10-047", "qwen3.5-35b", flags(gdn_prefill_backend="flashinfer")),
+    ("GB10-048", "gpt-oss-120b", {"serve": {"wrapper": "/opt/dflash/serve"}}),
+    ("GB10-048", "nemotron-nano", {"serve": {"wrapper": "/opt/dflash/serve"}}),
+    ("GB10-049", "qwen3.5-122b-fp8-dual", DEEPSEEK),
+    ("GB10-050", "gpt-oss-120b", {"rules": None}),
+    ("GB10-051", "qwen3.6-35b", flags(kv_cache_memory_bytes=20_000_000_000)),
+    ("GB10-051", "nemotron-omni", flags(kv_cache_memory_bytes="20G")),
+    ("GB10-052", "qwen3.6-35b", flags(max_num_batched_tokens=65536)),
+    ("GB10-052", "qwen3.5-122b", flags(max_num_batched_tokens=131072)),
+    ("GB10-053", "qwen3.6-35b", {"memory_gb": 64}),
+    ("GB10-053", "qwen3.5-35b", {"memory_gb": 64, **flags(gpu_memory_utilization=0.81)}),
+    ("GB10-054", "gemma4-26b-dflash", flags(gpu_memory_utilization=0.7)),
+    ("GB10-054", "gemma4-26b-dflash", flags(gpu_memory_utilization=0.85)),
+]
+
 # Rules that no change of a shipped recipe alone can break; they have tests of their own in test_rules.py.
-UNMUTATED = {"GB10-024", "GB10-026", "GB10-027", "GB10-028"}
+UNMUTATED = {"GB10-024", "GB10-026", "GB10-027", "GB10-028", "GB10-055"}

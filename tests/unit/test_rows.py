@@ -86,6 +86,12 @@ RULES = {
     "a layer that does not apply": ["GB10-036"],
     "expert parallel is an optional profile": ["GB10-038"],
     "an image without all of NCCL's functions": ["GB10-037"],
+    # What owners hit since, and facts by version (rules/facts.yaml).
+    "FlashInfer attention by weights and version": ["GB10-039", "GB10-043", "GB10-047"],
+    "DFlash drafters by version": ["GB10-040", "GB10-041"],
+    "kernels and models by version": ["GB10-042", "GB10-045", "GB10-046", "GB10-049", "GB10-050"],
+    "memory by version and machine": ["GB10-044", "GB10-051", "GB10-052", "GB10-053", "GB10-054", "GB10-055"],
+    "NVIDIA's entrypoint": ["GB10-048"],
 }
 
 
@@ -141,7 +147,7 @@ RECIPES: list[Row] = [
     (
         "qwen3.6-35b",
         "card",
-        {"gpu-memory-utilization": 0.4, "attention-backend": "flashinfer", "load-format": "fastsafetensors"},
+        {"gpu-memory-utilization": 0.4, "attention-backend": "flashinfer", "max-model-len": 262144},
     ),
     (
         "qwen3.6-35b",
@@ -161,6 +167,7 @@ RECIPES: list[Row] = [
                 "method": "dflash",
                 "model": "z-lab/Qwen3.6-27B-DFlash",
                 "num_speculative_tokens": 12,
+                "attention_backend": "TRITON_ATTN",
             }
         },
     ),
@@ -189,7 +196,7 @@ RECIPES: list[Row] = [
             "enforce-eager": None,
         },
     ),
-    ("qwen3.5-35b", None, {"gpu-memory-utilization": 0.85, "max-model-len": 32768}),
+    ("qwen3.5-35b", None, {"gpu-memory-utilization": 0.85, "tool-call-parser": "qwen3_coder"}),
     ("qwen3-omni", None, {"omni": True, "gpu-memory-utilization": 0.85, "max-model-len": 32768}),
     ("gemma4-31b", None, {"quantization": "modelopt", "tensor-parallel-size": 1}),
     ("gemma4-31b", "tools", {"tool-call-parser": "gemma4", "reasoning-parser": "gemma4"}),
@@ -205,7 +212,7 @@ RECIPES: list[Row] = [
             "reasoning-parser": "gemma4",
         },
     ),
-    ("gemma4-12b-coder", None, {"gpu-memory-utilization": 0.92, "max-model-len": 16384}),
+    ("gemma4-12b-coder", None, {"gpu-memory-utilization": 0.92, "reasoning-parser": "gemma4"}),
     (
         "gemma4-12b-coder",
         "mtp",
@@ -276,7 +283,7 @@ BASES = {
     "qwen3.6-35b": "vllm-openai-0.23.0",
     "qwen3.6-27b": "vllm-openai-0.23.0",
     "gemma4-31b": "vllm-openai-gemma4-cu130",
-    "gemma4-26b": "vllm-openai-gemma4-cu130",
+    "gemma4-26b": "vllm-openai-0.20",
     "gemma4-31b-dflash": "zlab-gemma4-dflash",
     "gemma4-26b-dflash": "zlab-gemma4-dflash",
     "minimax-m2.7-dual": "vllm-openai-0.23.0",

@@ -7,22 +7,7 @@ import re
 from packaging.version import Version
 
 from builder.knowledge.rule import rule
-from builder.knowledge.subject import Found, Problem, Subject, option_problem
-
-
-@rule(
-    "GB10-007",
-    "No fastsafetensors on NGC 26.03 and 26.04",
-    severity="error",
-    scope="NGC 26.03 and 26.04; the option works on vllm-openai from 0.20 on",
-    why="The server stops with an ImportError: these images do not contain the package.",
-    fix="remove --load-format",
-    source="sm121-rules",
-)
-def fastsafetensors(s: Subject) -> Found:
-    if s.on("26.03", "26.04") and s.flag("load-format") == "fastsafetensors":
-        yield option_problem("load-format", "--load-format fastsafetensors: the base does not contain this package")
-
+from builder.knowledge.subject import Found, Problem, Subject
 
 _MUTABLE = re.compile(r"(^|-)(nightly|latest|gemma\d*|qwen\d+)(-|$)")
 

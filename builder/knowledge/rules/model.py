@@ -12,28 +12,16 @@ from builder.knowledge.subject import Found, Problem, Subject, option_problem
     "GB10-001",
     "MoE models with FP4 weights use Marlin kernels",
     severity="error",
-    scope="MoE with NVFP4 or MXFP4 weights",
+    scope="MoE with NVFP4 or MXFP4 weights; not gpt-oss from vLLM 0.28 on, which was measured without the option",
     why="CUTLASS FP4 kernels give wrong output on sm_121, without an error.",
     fix="set --moe-backend to marlin",
-    source="sm121-rules; spark-vllm-guide section 6",
+    source="sm121-rules; spark-vllm-guide section 6; field: sumner-harris/gb10-llm-docker-recipes gpt-oss-120b-mxfp4",
 )
 def moe_marlin(s: Subject) -> Found:
+    if s.family("gpt-oss") and s.vllm is not None and s.vllm >= Version("0.28"):
+        return
     if s.fp4_moe and s.flag("moe-backend") != "marlin":
         yield option_problem("moe-backend", f"--moe-backend is {s.flag('moe-backend') or 'not set'}, not marlin")
-
-
-@rule(
-    "GB10-005",
-    "Qwen3.6-35B without forced FlashInfer attention",
-    severity="error",
-    scope="Qwen3.6-35B; Qwen3-Coder-Next forces it on purpose",
-    why="The model has several kinds of layers; one forced backend crashes at init_device. Newer builds may differ.",
-    fix="remove --attention-backend",
-    source="spark-vllm-guide section 7.1.1",
-)
-def no_flashinfer(s: Subject) -> Found:
-    if s.family("qwen3.6-35b") and s.flag("attention-backend") == "flashinfer":
-        yield option_problem("attention-backend", "--attention-backend FLASHINFER forces one backend on a hybrid model")
 
 
 @rule(
@@ -123,20 +111,6 @@ def no_fp8_cache(s: Subject) -> Found:
 
 
 @rule(
-    "GB10-011",
-    "No Laguna checkpoint with an FP8 KV cache",
-    severity="error",
-    scope="Laguna in FP8 or INT4",
-    why="Checkpoints with an FP8 KV cache give scrambled output on GPUs other than Hopper.",
-    fix="use the BF16 checkpoint, poolside/Laguna-XS.2",
-    source="spark-vllm-guide section 14.7",
-)
-def no_fp8_checkpoint(s: Subject) -> Found:
-    if s.family("laguna") and s.weights != "bf16":
-        yield Problem(f"Laguna with {s.weights or 'unknown'} weights", ("model", "weights"))
-
-
-@rule(
     "GB10-013",
     "Tool calls need --enable-auto-tool-choice and a parser",
     severity="error",
@@ -172,20 +146,6 @@ def chunked_prefill(s: Subject) -> Found:
         yield option_problem("enable-chunked-prefill", "--enable-chunked-prefill is set for a Mamba-2 MoE model")
     if given == "false" and s.flag("enable-prefix-caching") != "false":
         yield option_problem("enable-chunked-prefill", "hybrid prefix caching needs chunked prefill: disable both")
-
-
-@rule(
-    "GB10-026",
-    "No MIXED_PRECISION checkpoints on NGC 26.02",
-    severity="error",
-    scope="NGC 26.02",
-    why="NGC 26.02 refuses checkpoints that mix FP8 and NVFP4.",
-    fix="use NGC 26.04 or newer",
-    source="spark-vllm-guide section 6",
-)
-def mixed_precision(s: Subject) -> Found:
-    if s.on("26.02") and s.model.mixed_precision:
-        yield Problem("this base refuses MIXED_PRECISION checkpoints", ("base",))
 
 
 @rule(
@@ -238,45 +198,3 @@ def flashinfer_fp4(s: Subject) -> Found:
         return
     if s.env.get(name) != "0":
         yield Problem(f"{name} is not 0", ("env", name) if name in s.recipe.env else ("layers",))
-
-
-@rule(
-    "GB10-033",
-    "Gemma-4-26B on one GPU",
-    severity="error",
-    scope="Gemma-4-26B",
-    why="Tensor parallelism does not work for this model; expert parallelism does.",
-    fix="set --tensor-parallel-size to 1",
-    source="spark-vllm-guide section 7.2.2",
-)
-def gemma_tp1(s: Subject) -> Found:
-    if s.family("gemma4-26b") and (s.number("tensor-parallel-size") or 1) > 1:
-        yield option_problem("tensor-parallel-size", "Gemma-4-26B runs with --tensor-parallel-size 1 only")
-
-
-@rule(
-    "GB10-035",
-    "Triton's FP8 kernels for Qwen3.5-122B FP8",
-    severity="warning",
-    scope="Qwen3.5-122B in FP8, which crashes; Qwen3-Coder-Next runs in FP8 without it and has a profile",
-    why="Stock CUTLASS FP8 kernels are compiled for sm_120 and crash in cutlass_scaled_mm.",
-    fix="add the layer cutlass-fp8",
-    source="gb10-native-installer fix 5; spark-vllm-guide section 7.1.3",
-)
-def fp8_kernels(s: Subject) -> Found:
-    if s.family("qwen3.5-122b") and s.weights == "fp8" and "cutlass-fp8" not in s.layers:
-        yield Problem("FP8 on this model needs the layer cutlass-fp8", ("layers",))
-
-
-@rule(
-    "GB10-038",
-    "Expert parallelism needs experts",
-    severity="error",
-    scope="models without experts",
-    why="vLLM does not start, because the number of experts must be greater than 0.",
-    fix="remove --enable-expert-parallel",
-    source="gb10 [W]; dual-spark-minimax-m2.7",
-)
-def experts(s: Subject) -> Found:
-    if s.flag("enable-expert-parallel") == "true" and not s.moe:
-        yield option_problem("enable-expert-parallel", "--enable-expert-parallel on a model without experts")

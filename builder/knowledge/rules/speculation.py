@@ -30,6 +30,23 @@ def own_drafter(s: Subject) -> Found:
 
 
 @rule(
+    "GB10-041",
+    "The vLLM version supports the drafter",
+    severity="error",
+    scope="drafters with a first vLLM version in builder/knowledge/drafters.yaml",
+    why="An older vLLM does not know the drafter's architecture, or accepts none of its tokens in long contexts.",
+    fix="use a newer base, or an image that the drafter's makers name",
+    source="field: vLLM pull requests 47914, 48113 (0.26) and 52816 (0.28)",
+)
+def drafter_version(s: Subject) -> Found:
+    known = drafter(str(s.speculation.get("model")))
+    if known is None or known.vllm is None or s.vllm is None or s.base.family == "community":
+        return
+    if s.vllm < Version(known.vllm):
+        yield Problem(f"{known.id} needs vLLM {known.vllm} or newer; {s.base.name} has {s.vllm}", ("base",))
+
+
+@rule(
     "GB10-016",
     "One to three MTP tokens",
     severity="error",
@@ -43,36 +60,6 @@ def mtp_tokens(s: Subject) -> Found:
         count = s.speculation.get("num_speculative_tokens")
         if not isinstance(count, int) or not 1 <= count <= 3:
             yield option_problem(_CONFIG, f"MTP with {count} tokens; 1 to 3 are useful")
-
-
-@rule(
-    "GB10-017",
-    "No --speculative-disable-by-batch-size",
-    severity="error",
-    scope="every recipe",
-    why="No vLLM version from 0.18.1 on has this option, although a document recommends it.",
-    fix="use a profile without speculative decoding for many concurrent requests",
-    source="spark-vllm-guide section 14.3; option tables",
-)
-def no_batch_switch(s: Subject) -> Found:
-    if "speculative-disable-by-batch-size" in s.flags:
-        yield option_problem(
-            "speculative-disable-by-batch-size", "no vLLM version has --speculative-disable-by-batch-size"
-        )
-
-
-@rule(
-    "GB10-018",
-    "No suffix decoding without arctic-inference",
-    severity="error",
-    scope="every recipe",
-    why="Suffix decoding needs arctic-inference, which has no arm64 wheel.",
-    fix="use the profile ngram",
-    source="gb10 [W]",
-)
-def no_suffix(s: Subject) -> Found:
-    if s.speculation.get("method") == "suffix" and "arctic-inference" not in s.layers:
-        yield option_problem(_CONFIG, "method suffix needs a layer that builds arctic-inference")
 
 
 @rule(
@@ -96,8 +83,8 @@ def dflash_target(s: Subject) -> Found:
     "Requirements of DFlash",
     severity="error",
     scope="speculative decoding with DFlash",
-    why="DeepGEMM fails silently in the draft path, and a forced attention backend breaks the drafter.",
-    fix="use vLLM 0.21 or newer, the layer dflash, no attention_backend in --speculative-config, and up to 16 tokens",
+    why="DeepGEMM fails silently in the draft path, and older versions lack parts of it.",
+    fix="use vLLM 0.21 or newer, the layer dflash, and up to 16 tokens",
     source="spark-vllm-guide sections 14.4, 14.5 and 14.7",
 )
 def dflash_needs(s: Subject) -> Found:
@@ -107,22 +94,6 @@ def dflash_needs(s: Subject) -> Found:
         yield Problem("VLLM_USE_DEEP_GEMM is not 0; the layer dflash sets it", ("layers",))
     if s.vllm is not None and s.vllm < Version("0.21"):
         yield Problem(f"vLLM {s.vllm} is too old for DFlash", ("base",))
-    if "attention_backend" in s.speculation:
-        yield option_problem(_CONFIG, "--speculative-config sets attention_backend")
     count = s.speculation.get("num_speculative_tokens")
     if not isinstance(count, int) or not 1 <= count <= 16:
         yield option_problem(_CONFIG, "DFlash accepts 1 to 16 tokens, the block size of the drafter")
-
-
-@rule(
-    "GB10-034",
-    "FP8 KV cache with the MTP drafter of Gemma-4-12B coder",
-    severity="error",
-    scope="gemma4-12b-coder with its bundled drafter",
-    why="The drafter does not work with another type of KV cache.",
-    fix="set --kv-cache-dtype to fp8",
-    source="spark-vllm-guide section 7.2.3",
-)
-def coder_draft(s: Subject) -> Found:
-    if s.family("gemma4-12b-coder") and s.speculation.get("method") == "mtp" and s.flag("kv-cache-dtype") != "fp8":
-        yield option_problem("kv-cache-dtype", "the bundled MTP drafter needs --kv-cache-dtype fp8")
