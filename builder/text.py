@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 HIDDEN = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff"
@@ -25,6 +26,12 @@ def escaped(json_text: str) -> str:
 def is_plain_line(text: str) -> bool:
     """Whether the text is one line without hidden characters or tabs."""
     return not _HIDDEN.search(text) and not set(text) & {"\t", "\n"}
+
+
+def first_few(items: Sequence[str], most: int = 5) -> str:
+    """The first items of a list, and how many more there are, for a message."""
+    shown = ", ".join(items[:most])
+    return f"{shown} and {len(items) - most} more" if len(items) > most else shown
 
 
 def relative_path(path: Path) -> str:

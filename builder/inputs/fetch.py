@@ -17,6 +17,7 @@ from builder.inputs.source import InputSource, source_error
 from builder.inputs.transfer import Download, Reason, TransferError
 from builder.model.inputs import FetchEvent, Input
 from builder.store.blobs import Blobs
+from builder.text import first_few
 
 if TYPE_CHECKING:
     import requests
@@ -208,7 +209,7 @@ class _Failure:
 
 
 def _offline_error(missing: Sequence[Input]) -> PinError:
-    names = ", ".join(item.name for item in missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+    names = first_few([item.name for item in missing])
     size = sum(item.size for item in missing) / 1e6
     return PinError(
         f"not in the store, and this is offline: {names}",

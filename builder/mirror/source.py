@@ -14,6 +14,7 @@ from builder.mirror.backend import Backend, parse_backend, read_small
 from builder.mirror.folder import FolderBackend, is_layout
 from builder.model.inputs import Input
 from builder.oci.manifest import MANIFEST_LIMIT, parse_manifest
+from builder.text import first_few
 
 
 class MirrorSource:
@@ -68,11 +69,7 @@ class MirrorSource:
         by_reason: dict[str, list[str]] = {}
         for name, why in sorted(self._missing.items()):
             by_reason.setdefault(why, []).append(name)
-        return [
-            f"the mirror {self.name} {why}: {', '.join(names[:5])}"
-            + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-            for why, names in by_reason.items()
-        ]
+        return [f"the mirror {self.name} {why}: {first_few(names)}" for why, names in by_reason.items()]
 
 
 def mirror_source(text: str | None) -> MirrorSource | None:

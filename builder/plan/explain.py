@@ -14,6 +14,7 @@ from builder.oci.format import format_id
 from builder.plan.diff import KINDS, Change, Fact, Kind, changed, toolchain_facts
 from builder.plan.keys import toolchain_digest
 from builder.project import Project
+from builder.text import first_few
 from builder.unpack import FORMAT
 
 _INPUT_KINDS: Mapping[str, Kind] = {"deb": "debian", "wheel": "python", "source": "source"}
@@ -63,8 +64,7 @@ def _needs(plan: Plan, layer: PlannedLayer, definition: Layer) -> Iterator[str]:
     for kind in ("deb", "wheel", "source"):
         names = [item.name for item in layer.inputs if item.kind == kind]
         if names:
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            yield f"{len(names)} {_INPUT_KINDS[kind]}: {', '.join(names[:3])}{more}"
+            yield f"{len(names)} {_INPUT_KINDS[kind]}: {first_few(names, 3)}"
     if layer.toolchain:
         yield f"the toolchain {toolchain_digest(plan.toolchains)[:12]}, on every build platform"
     if layer.reads_base:

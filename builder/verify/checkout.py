@@ -13,7 +13,7 @@ from builder.errors import InvalidError, NetworkError, PinError, UsageError
 from builder.inputs.mirrors import redact, without_logins
 from builder.lock.git import LOCAL_VARIABLES
 from builder.project import Project, search_path
-from builder.verify.revision import Revision, files_at, revision_of
+from builder.verify.revision import Revision, files_at, revision_of, write_files
 
 _AT_COMMIT = re.compile(r"(?P<address>.+)@(?P<commit>[0-9a-f]{40}|[0-9a-f]{64})", re.DOTALL)
 _SECONDS = 600
@@ -60,14 +60,7 @@ def project_of(text: str, folder: Path) -> Checkout:
             where=f"{redact(address)}@{commit}",
         )
     root = folder / "project"
-    try:
-        for name, data in files.items():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_bytes(data)
-    except OSError as error:
-        raise InvalidError(
-            f"its files cannot be written: {error.strerror}", id="project-not-writable", where=redact(address)
-        ) from None
+    write_files(files, root, redact(address))
     return Checkout(_project(root), Revision(commit, clean=True), fetched=True)
 
 

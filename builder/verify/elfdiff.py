@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from builder.smoke.elf.fatbin import describe, inventory
 from builder.smoke.elf.object import Read, Section, exactly, sections, text_at
+from builder.text import first_few
 
 _SYMBOL = struct.Struct("<IBBHQQ")
 _SYMTAB, _DYNSYM = 2, 11
@@ -106,7 +107,4 @@ def _symbols(read: Read, rows: list[Section]) -> Iterator[str]:
 
 
 def _few(what: str, names: list[str]) -> list[str]:
-    if not names:
-        return []
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return [f"{len(names)} {what}: {', '.join(names[:_SHOWN])}{more}"]
+    return [f"{len(names)} {what}: {first_few(names, _SHOWN)}"] if names else []

@@ -6,10 +6,12 @@ import hashlib
 import os
 import re
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from builder.engine.process import output
+from builder.errors import InvalidError
 from builder.regular import read_regular
 from builder.text import is_plain_line
 
@@ -70,6 +72,18 @@ def files_at(folder: Path, name: str) -> dict[str, bytes] | None:
             return None
         found[path] = content
     return found if listing is not None else None
+
+
+def write_files(files: Mapping[str, bytes], folder: Path, where: str) -> None:
+    """Write what `files_at` read below a folder. where: the project, for messages. Raises InvalidError."""
+    try:
+        for name, data in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(data)
+    except OSError as error:
+        raise InvalidError(
+            f"its files cannot be written: {error.strerror}", id="project-not-writable", where=where
+        ) from None
 
 
 def _files(folder: Path, sha256: bool) -> dict[str, str]:

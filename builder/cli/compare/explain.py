@@ -22,7 +22,7 @@ from builder.plan.explain import key_changes
 from builder.project import Project
 from builder.store.records import read_record
 from builder.store.store import Store
-from builder.text import printable
+from builder.text import first_few, printable
 
 _SHOWN = 4
 
@@ -143,7 +143,7 @@ def _lines(row: dict[str, Any], *, whole: bool) -> Iterator[str]:
     state = (
         "no files" if not row["key"] else f"in the store, {size(row['size'])}" if row["in_store"] else "would be built"
     )
-    few = ", ".join(changes[:_SHOWN]) + (f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else "")
+    few = first_few(changes, _SHOWN)
     if not whole:
         yield f"{row['id']:24} {row['key'][:12] or '-':12}  {state}" + (f": {few}" if changes else "")
         return

@@ -20,7 +20,7 @@ from builder.regular import read_regular
 from builder.smoke.image.opened import LayerBlob, OpenedImage, open_image
 from builder.smoke.image.remote import remote_image
 from builder.store.store import Store
-from builder.verify.revision import files_at
+from builder.verify.revision import files_at, write_files
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,7 @@ def project_at(project: Project, revision: str) -> Iterator[Project | None]:
         yield None
         return
     with tempfile.TemporaryDirectory() as folder:
-        for name, content in files.items():
-            path = Path(folder, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+        write_files(files, Path(folder), f"{project.roots[0]} at {revision}")
         try:
             yield Project((Path(folder), *project.roots[1:]))
         except BuilderError as error:

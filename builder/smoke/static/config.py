@@ -14,8 +14,9 @@ from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import MOST_FOLDERS, Context, Reads
-from builder.smoke.static.files import first_few, is_open
+from builder.smoke.static.files import is_open
 from builder.smoke.static.python import distributions
+from builder.text import first_few
 
 _SETTINGS = {"Cmd", "Entrypoint", "Env", "Labels", "WorkingDir", "ExposedPorts"}
 """The fields that `builder` sets, and one that changes nothing."""

@@ -9,7 +9,8 @@ from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.image.scan import ScanOptions
 from builder.smoke.image.secrets import find_in_text, find_in_variable, find_shapes
 from builder.smoke.static.context import Context, Reads
-from builder.smoke.static.files import allowed_by, first_few
+from builder.smoke.static.files import allowed_by
+from builder.text import first_few
 
 
 @check_kind("static", "no-bytecode", Reads("ours"))

@@ -12,11 +12,11 @@ from builder.smoke.elf.object import AARCH64, machine_name
 from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
-from builder.smoke.static.files import first_few
 from builder.smoke.static.libraries import ELF, LOADER_FILES
 from builder.smoke.static.loader import Loader
 from builder.smoke.static.programs import mapped_libraries
 from builder.smoke.static.python import distributions
+from builder.text import first_few
 
 _TORCH = "*/torch/lib/libtorch_cuda.so"
 _RUNS = re.compile(r"/libnccl\.so|/torch/lib/|-packages/vllm/_")

@@ -10,6 +10,7 @@ from typing import Literal
 from builder.smoke.check import CheckFailed, CheckNotRun, check_kind
 from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
+from builder.text import first_few
 
 _AT_RUN_TIME = ("proc", "sys", "dev", "run")
 """Folders that the container engine fills: symlinks may lead there."""
@@ -101,9 +102,3 @@ def is_open(context: Context, folder: str) -> bool:
     while folder.startswith("/") and not context.tree.exists(folder):
         folder = posixpath.dirname(folder.rstrip("/"))
     return folder.startswith("/") and bool(context.tree.stat(folder).mode & 0o002)
-
-
-def first_few(items: Sequence[str]) -> str:
-    """The first items of a list, for a message."""
-    shown = ", ".join(items[:5])
-    return f"{shown} and {len(items) - 5} more" if len(items) > 5 else shown

@@ -10,7 +10,8 @@ from builder.smoke.image.opened import LayerBlob
 from builder.smoke.image.scan import ScanOptions
 from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
-from builder.smoke.static.files import allowed_by, first_few
+from builder.smoke.static.files import allowed_by
+from builder.text import first_few
 
 _GB = 1_000_000_000
 _MB = 1_000_000

@@ -13,8 +13,9 @@ from builder.smoke.image.index import Entry
 from builder.smoke.image.scan import ScanOptions
 from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
-from builder.smoke.static.files import allowed_by, first_few, is_open
+from builder.smoke.static.files import allowed_by, is_open
 from builder.smoke.static.loader import DEFAULT_FOLDERS, Loader
+from builder.text import first_few
 from builder.versions import symbol_version
 
 ELF = ScanOptions(elf=True)

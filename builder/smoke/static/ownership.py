@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.static.context import Context, Reads
-from builder.smoke.static.files import allowed_by, first_few
+from builder.smoke.static.files import allowed_by
+from builder.text import first_few
 
 
 @check_kind("static", "owners", Reads("ours"))

@@ -7,7 +7,7 @@ from typing import Any
 
 from builder.smoke.check import CheckFailed, CheckNotRun, check_kind
 from builder.smoke.static.context import Context, Reads
-from builder.smoke.static.files import first_few
+from builder.text import first_few
 
 _SETS = ("Env", "Labels")
 

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import MOST_FOLDERS, Context, Reads
-from builder.smoke.static.files import first_few, is_open
+from builder.smoke.static.files import is_open
 from builder.smoke.static.libraries import ELF, LOADER_FILES, searched
 from builder.smoke.static.loader import Loader
+from builder.text import first_few
 
 _PRELOADS = ("LD_PRELOAD", "LD_AUDIT", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT", "PYTHONBREAKPOINT", "PYTHONPATH")
 _LOADS = re.compile(

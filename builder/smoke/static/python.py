@@ -11,7 +11,7 @@ from builder.plan.imageconfig import VLLM_LABEL
 from builder.smoke.check import CheckFailed, CheckNotRun, check_kind
 from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
-from builder.smoke.static.files import first_few
+from builder.text import first_few
 
 # Vendored distributions (setuptools/_vendor) are not on sys.path.
 _METADATA = re.compile(r".*-packages/[^/]*\.dist-info/METADATA")

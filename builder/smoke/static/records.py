@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterator
 from builder.smoke.check import CheckFailed, CheckNotRun, check_kind
 from builder.smoke.image.scan import ScanOptions
 from builder.smoke.static.context import Context, Reads
-from builder.smoke.static.files import first_few
 from builder.smoke.static.python import installed, normal
+from builder.text import first_few
 
 _RECORDS = ("*-packages/*.dist-info/RECORD",)
 _METADATA = ("*-packages/*.dist-info/METADATA",)
