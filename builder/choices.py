@@ -26,11 +26,12 @@ class Choices(Strict):
     set: dict[Name, dict[ParameterName, Scalar | tuple[Line, ...]]] = {}
     engine: Literal["auto", "docker", "buildah"] | None = None
     mirror: Line | None = None
+    cache: Line | None = None
     registry: Line | None = None
 
     def options(self) -> dict[str, str]:
         """The defaults of options that are about this machine, by the name of the option."""
-        names = ("engine", "mirror")
+        names = ("engine", "mirror", "cache")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def sets(self) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,58 @@
+"""`builder serve`: the images of the store as a read-only registry."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import Annotated
+
+import typer
+
+from builder.cli.output import counted, say, size
+from builder.cli.request import open_store
+from builder.digest import Digest
+from builder.errors import UsageError
+from builder.share.library import Library
+from builder.share.server import USER, Server, is_loopback
+
+ADDRESS = "127.0.0.1:5080"
+
+
+def serve(
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen. Port 0 takes a free one.")
+    ] = ADDRESS,
+) -> None:
+    """Serve the images of the store as a read-only registry, until Ctrl-C.
+
+    docker, containerd, skopeo and `builder` pull from it: each recipe is a repository, each base a tag. Only this
+    machine reaches it, unless --listen says otherwise: then clients log in, with BUILDER_TOKEN or a new token.
+
+    Example: builder serve &  docker pull 127.0.0.1:5080/nemotron-omni
+    """
+    host, port = _address(listen)
+    token = None if is_loopback(host) else os.environ.get("BUILDER_TOKEN") or secrets.token_urlsafe(24)
+    library = Library(open_store())
+    with Server(library, (host, port), token=token, sent=_say_sent) as server:
+        offers = library.offers()
+        say(f"serves {counted(len(offers), 'image')} at http://{server.host}, read-only, until Ctrl-C")
+        for offer in offers:
+            say(f"  {server.host}/{offer.name}:{offer.tag}  {offer.digest}")
+        if token is not None:
+            say(f"clients log in as {USER}, without encryption: docker login --username {USER} {server.host}")
+            say("the password is in BUILDER_TOKEN" if os.environ.get("BUILDER_TOKEN") else f"the password is {token}")
+        print(server.host, flush=True)
+        server.wait()
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or not 0 <= int(port[:6]) < 65536:
+        raise UsageError(
+            f"not an address: {text[:100]!a}", id="serve-address-invalid", next=f"write HOST:PORT, as in {ADDRESS}"
+        )
+    return host.strip("[]"), int(port)
+
+
+def _say_sent(client: str, digest: Digest, count: int) -> None:
+    say(f"  {digest[:19]} {size(count):>10} to {client}")

@@ -1,0 +1,1 @@
+"""Images of the store for others: a read-only registry, and docker daemons that pull from it."""
