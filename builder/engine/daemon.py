@@ -108,17 +108,26 @@ class Daemon:
                 archive.check()
                 raise
 
-    def pull(self, name: str) -> None:
-        """Make the daemon pull an image by its digest (REPOSITORY@sha256:…), with the logins of docker's configuration.
+    def pull(self, name: str, *, platform: str | None = None, login: tuple[str, str] | None = None) -> None:
+        """Make the daemon pull an image by its digest (REPOSITORY@sha256:…).
 
-        Raises EngineError when the daemon cannot.
+        login: user and password; by default those of docker's configuration. Raises EngineError when the daemon cannot.
         """
         repository, _, digest = name.partition("@")
+        auth = {"username": login[0], "password": login[1]} if login is not None else None
         with contextlib.closing(self._connect(TRANSFER)) as client, self._errors(f"pull {name}"):
             api: Any = client.api
-            for item in api.pull(repository, tag=digest, stream=True, decode=True):
+            for item in api.pull(repository, tag=digest, stream=True, decode=True, platform=platform, auth_config=auth):
                 if problem := item.get("error"):
                     raise refused(f"pull {name}", str(problem))
+
+    def tag(self, image: str, name: str) -> None:
+        """Give an image, by name or id, another name: [REGISTRY/]REPOSITORY[:TAG]. Raises EngineError."""
+        repository, colon, tag = name.rpartition(":")
+        if not colon or "/" in tag:
+            repository, tag = name, "latest"
+        with self._errors(f"name the image {name}"):
+            self._api.tag(image, repository, tag)
 
     def remove_image(self, name: str) -> None:
         """Remove a name of an image, and the image with its last name. A missing name is no error."""

@@ -1,4 +1,4 @@
-"""The archive that `docker load` reads, with both of its image stores; loads an assembled image as such a stream."""
+"""The archive that `docker load` reads, with both of its image stores."""
 
 from __future__ import annotations
 
@@ -8,38 +8,8 @@ import tarfile
 from collections.abc import Callable, Iterator
 from typing import IO
 
-from builder.errors import EngineError
 from builder.model.reference import Reference
-from builder.oci.assemble import Image
-from builder.oci.layout import BlobSource
 from builder.oci.manifest import OCI_INDEX, Descriptor, parse_manifest
-from builder.store.blobs import rereading
-from builder.store.store import Store
-
-
-def load_image(image: Image, store: Store, name: str, base_blob: BlobSource | None) -> None:
-    """Load the image into docker's daemon under `name`, as a stream: nothing is written to disk. Raises EngineError.
-
-    base_blob: gives the layers of the base. Raises UsageError for an invalid name.
-    """
-    # Imported here: the docker SDK takes 0.3 s, and only a load needs it.
-    from builder.engine.daemon import Daemon
-
-    layers = {layer.digest: layer for layer in image.layers}
-
-    def chunks(item: Descriptor) -> Iterator[bytes]:
-        layer = layers[item.digest]
-        return base_blob(layer) if layer.of_base and base_blob else store.chunks(layer.digest)
-
-    def write(out: IO[bytes]) -> None:
-        write_archive(out, name, image.manifest, image.config, chunks)
-
-    try:
-        with Daemon() as daemon:
-            rereading(lambda: daemon.load(write))
-    except EngineError as error:
-        steps = [error.next, "or build with --output oci:DIR and copy it with skopeo"]
-        raise error.replaced(next="; ".join(filter(None, steps))) from error
 
 
 def write_archive(

@@ -226,9 +226,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def pull(self, *, query: dict[str, str], **_: Any) -> None:
         daemon = self.server.daemon
-        if not daemon.pull_problem:
+        problem = daemon.pull_problem
+        if query["fromImage"].startswith("127.0.0.1:"):
+            # This daemon is in no network.
+            problem = problem or "connect: connection refused"
+        if not problem:
             daemon.images[f"{query['fromImage']}@{query['tag']}"] = query["tag"]
-        self.messages(daemon.pull_problem, {"status": "Status: Downloaded newer image"})
+        self.messages(problem, {"status": "Status: Downloaded newer image"})
 
     def messages(self, problem: str, last: Json) -> None:
         """A stream of progress messages that ends with a message of success, or goes on after an error."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import shlex
 
 from builder.cli.again import again
+from builder.cli.output import say
 from builder.cli.request import PlanRequest, open_store
 from builder.cli.stored.offers import offers
 from builder.errors import UsageError
-from builder.oci.dockerarchive import load_image
 from builder.produce.image import Built, assembled
 from builder.project import Project
 from builder.registry.push import base_blobs
+from builder.share.load import load_image
 from builder.store.store import Store
 
 
@@ -43,4 +44,4 @@ def image_name(built: Built) -> str:
 
 def load_into_docker(built: Built, store: Store, name: str) -> None:
     """Load an image into docker under this name. Raises BuilderError."""
-    load_image(built.image, store, name, base_blobs(built.image))
+    load_image(built.image, store, built.plan.recipe, name, base_blobs(built.image), say)

@@ -1,0 +1,64 @@
+"""`builder load` and `builder serve` with a real docker daemon: it pulls only what it lacks, by digest."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from builder.share.library import Library
+from builder.share.server import Server
+from builder.store.store import Store
+from tests.support.cli import Cli
+
+pytestmark = pytest.mark.engine
+NAME = "builder-test-load:1"
+
+
+def docker(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["docker", *words], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def loading(online: Cli) -> Iterator[Cli]:
+    """`builder` with this machine's docker daemon."""
+    if shutil.which("docker") is None or docker("version").returncode:
+        pytest.skip("no docker daemon answers")
+    online.environ |= {name: value for name, value in os.environ.items() if name.startswith("DOCKER_")}
+    yield online
+    listed = docker("images", "--digests", "--format", "{{.Repository}}:{{.Tag}} {{.Repository}}@{{.Digest}}").stdout
+    for line in listed.splitlines():
+        tagged, pinned = line.split()
+        if "builder-test-load" in line or "/tiny@" in line:
+            docker("image", "rm", "--force", pinned if tagged.endswith("<none>") else tagged)
+
+
+def test_docker_pulls_only_what_it_lacks(loading: Cli) -> None:
+    digest = loading("build", "--recipe", "tiny").out.strip()
+    done = loading("load", "--recipe", "tiny", "--tag", NAME)
+    assert (done.code, done.out) == (0, f"{NAME}\n"), done.err
+    assert "docker pulled 4 of 4 layers" in done.err
+    (found,) = json.loads(docker("image", "inspect", NAME).stdout)
+    assert any(name.endswith(f"@{digest}") for name in found["RepoDigests"]), found["RepoDigests"]
+    assert found["Architecture"] == "arm64"
+    again = loading("load", "--recipe", "tiny", "--tag", NAME)
+    assert again.code == 0 and "docker pulled 0 of 4 layers" in again.err
+    loading.small.files["dockerfiles/layers/placed/layer.yaml"]["files"][0]["content"] = "changed\n"
+    changed = loading("build", "--recipe", "tiny", "--load", "--tag", NAME)
+    assert changed.code == 0 and "docker pulled 1 of 4 layers" in changed.err, changed.err
+    (other,) = json.loads(docker("image", "inspect", NAME).stdout)
+    assert any(name.endswith(f"@{changed.out.strip()}") for name in other["RepoDigests"])
+
+
+def test_docker_pulls_from_serve(loading: Cli) -> None:
+    digest = loading("build", "--recipe", "tiny").out.strip()
+    with Server(Library(Store(loading.folder / "store"))) as server:
+        done = docker("pull", "--platform", "linux/arm64", f"{server.host}/tiny:tiny")
+        assert done.returncode == 0 and digest in done.stdout, done.stderr
+        assert docker("image", "rm", f"{server.host}/tiny:tiny").returncode == 0
+    with Server(Library(Store(loading.folder / "store")), token="right") as server:
+        assert docker("pull", "--platform", "linux/arm64", f"{server.host}/tiny:tiny").returncode != 0
