@@ -25,7 +25,7 @@ from builder.model.layer import Layer
 from builder.model.lock import LockSection
 from builder.model.lockfile import load_section
 from builder.model.recipe import Profile, Recipe
-from builder.model.textfile import check_name, not_regular, read_folder, read_text, unreadable
+from builder.model.textfile import check_name, not_regular, place_of, read_folder, read_text, unreadable
 from builder.model.variant import extended
 from builder.model.yamlfile import build, load, parse_yaml
 
@@ -86,11 +86,16 @@ class Project:
         if not path.is_file():
             return Choices()
         choices = load_choices(path)
-        if choices.base is not None and not self.find_bases(choices.base):
-            raise _unknown_choice("base", choices.base, self.base_names(), path)
-        for layer in choices.set:
-            if layer not in self.layer_names():
-                raise _unknown_choice("layer", layer, self.layer_names(), path)
+        known = self.layer_names()
+        wanted = [] if choices.base is None or self.find_bases(choices.base) else [("base", choices.base)]
+        for kind, name in (*wanted, *(("layer", layer) for layer in choices.set if layer not in known)):
+            raise InvalidError(
+                f"there is no {kind} {name!r}",
+                id="choice-unknown",
+                where=place_of([path], name),
+                cause=closest(name, self.base_names() if kind == "base" else known),
+                next=f"builder list {kind}s",
+            )
         return choices
 
     def recipe_names(self) -> list[str]:
@@ -127,6 +132,14 @@ class Project:
         data = parse_yaml(read_text(path), str(path))
         if not isinstance(data, dict):
             raise InvalidError("not a recipe", id="recipe-not-a-mapping", where=str(path))
+        parent = data.get("extends")
+        if isinstance(parent, str) and self._search(f"recipes/{parent}.yaml", parent) is None:
+            raise InvalidError(
+                f"there is no recipe {parent!r} to extend",
+                id="extends-unknown",
+                where=place_of([path], parent),
+                cause=closest(parent, self.recipe_names()),
+            )
         return data
 
     @cached_property
@@ -186,9 +199,20 @@ class Project:
                 id="lock-section-missing",
                 where="recipes/locks",
                 cause=closest(name, self.section_names()),
-                next=f"builder lock --update {name}",
+                next=f"builder lock {name}"
+                if self._is_requested(name)
+                else f"request it in your recipes/locks/requests.yaml, then: builder lock {name}",
             )
         return load_section(path)
+
+    def _is_requested(self, name: str) -> bool:
+        """Whether a requests.yaml of the search path requests this section."""
+        for root in self.roots:
+            path = root / "recipes/locks/requests.yaml"
+            data = parse_yaml(read_text(path), str(path)) if path.is_file() else None
+            if isinstance(data, dict) and any(name in (data.get(kind) or ()) for kind in ("debs", "wheels")):
+                return True
+        return False
 
     def template(self, name: str) -> str:
         """The text of a shared Dockerfile template."""
@@ -255,16 +279,6 @@ def _load(path: Path, model: type[M], name: str) -> M:
     definition = load(path, model)
     check_name(getattr(definition, "name", ""), name, str(path))
     return definition
-
-
-def _unknown_choice(kind: str, name: str, names: Iterable[str], path: Path) -> InvalidError:
-    return InvalidError(
-        f"there is no {kind} {name!r}",
-        id="choice-unknown",
-        where=str(path),
-        cause=closest(name, names),
-        next=f"builder list {kind}s",
-    )
 
 
 def _is_name(name: str) -> bool:

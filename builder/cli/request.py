@@ -133,7 +133,7 @@ def recipe_names(project: Project, named: Iterable[str] | None, *, every: bool, 
     """
     names = project.recipe_names() if every else list(dict.fromkeys(named or ()))
     if not names:
-        raise UsageError("no recipe given", id="recipe-not-given", next=f"{next}; builder list shows the names")
+        raise UsageError("no recipe given", id="recipe-not-given", next=f"{next}; builder list, for the names")
     return names
 
 

@@ -20,7 +20,7 @@ def link(q: Question) -> Answer | None:
         message = f"{q.interface} has an MTU of {mtu.strip()}"
         name = q.recipe.name if q.recipe else "NAME"
         fix = f"builder run --recipe {name} --netplan --ip ADDRESS --interface {q.interface}"
-        return Answer("link", "failed", message, f"{fix} prints the file with MTU 9000")
+        return Answer("link", "failed", message, f"{fix}; it prints the file with MTU 9000")
     state = (q.host.read(f"/sys/class/net/{q.interface}/operstate") or "").strip()
     if state not in ("up", ""):
         return Answer("link", "failed", f"{q.interface} is {state}", "check the cable")

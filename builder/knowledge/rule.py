@@ -62,4 +62,4 @@ def find_rule(id: str) -> Rule:
     for item in all_rules():
         if item.id == wanted:
             return item
-    raise UsageError(f"there is no rule {id!r}", id="rule-unknown", next="builder rules lists the rules")
+    raise UsageError(f"there is no rule {id!r}", id="rule-unknown", next="builder rules")

@@ -108,7 +108,7 @@ def with_hermetic_hint(error: NetworkError, plan: Plan) -> NetworkError:
     """The same error, with the advice to build on the hermetic base where the recipe has one."""
     if not any(name.startswith("hermetic") for name in plan.compatible):
         return error.replaced()
-    hint = f"builder build --recipe {plan.recipe} --base hermetic needs no registry"
+    hint = "add --base hermetic, which needs no registry"
     return error.replaced(next=f"{hint}; or {error.next}" if error.next else hint)
 
 

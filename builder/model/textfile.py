@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from builder.errors import InvalidError
@@ -24,6 +26,15 @@ def read_text(path: Path) -> str:
             raise InvalidError(f"larger than {_MAX_BYTES >> 20} MB", id="file-too-large", where=str(path)) from None
         raise unreadable(path, error) from error
     return decode(data, str(path)).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def place_of(paths: Sequence[Path], word: str) -> str:
+    """FILE:LINE of the first line that has the word, outside of comments; else the first file. Raises InvalidError."""
+    for path in paths:
+        for number, line in enumerate(read_text(path).splitlines(), 1):
+            if re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w.-])", line.partition("#")[0]):
+                return f"{path}:{number}"
+    return str(paths[0]) if paths else ""
 
 
 def read_folder(folder: Path) -> dict[str, bytes]:

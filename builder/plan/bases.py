@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from builder.errors import PinError, UsageError
+from pathlib import Path
+
+from builder.errors import InvalidError, PinError, UsageError
 from builder.model.base import Base
 from builder.model.recipe import Recipe
-from builder.project import Project
+from builder.model.textfile import place_of
+from builder.project import Project, closest
+
+
+def recipe_files(project: Project, recipe: Recipe) -> list[Path]:
+    """The file of a recipe, then those of the recipes that it extends. Raises as `Project.recipe`."""
+    files = [project.recipe_path(recipe.name)]
+    while recipe.extends is not None:
+        recipe = project.recipe(recipe.extends)
+        files.append(project.recipe_path(recipe.name))
+    return files
 
 
 def bases_of(project: Project, recipe: Recipe) -> list[Base]:
@@ -37,6 +49,14 @@ def select_base(project: Project, recipe: Recipe, wanted: str | None) -> Base:
     wanted: a base's name, one of its aliases, or a family. Raises UsageError.
     """
     if wanted is None:
+        if recipe.base not in project.base_names():
+            raise InvalidError(
+                f"there is no base {recipe.base!r}",
+                id="recipe-base-unknown",
+                where=place_of(recipe_files(project, recipe), recipe.base),
+                cause=closest(recipe.base, project.base_names()),
+                next="builder list bases",
+            )
         return project.base(recipe.base)
     candidates = bases_of(project, recipe)
     for match in (
@@ -47,7 +67,13 @@ def select_base(project: Project, recipe: Recipe, wanted: str | None) -> Base:
         if match:
             return match[0]
     if not project.find_bases(wanted):
-        raise UsageError(f"there is no base {wanted!r}", id="name-unknown", next="builder list bases")
+        names = [
+            *project.base_names(),
+            *(alias for base in project.bases.values() for alias in (base.family, *base.aliases)),
+        ]
+        raise UsageError(
+            f"there is no base {wanted!r}", id="name-unknown", cause=closest(wanted, names), next="builder list bases"
+        )
     fitting = ", ".join(dict.fromkeys(base.name for base in candidates))
     raise UsageError(
         f"recipe {recipe.name} does not run on base {wanted!r}",
@@ -69,5 +95,5 @@ def check_pinned(project: Project, recipe: Recipe, base: Base) -> None:
         where=f"recipes/bases/{base.name}.yaml",
         cause="the digest of its linux/arm64 image is not known",
         next=f"builder lock --update {base.name}, where its registry can be reached"
-        + (f"; or --base {other}" if other else ""),
+        + (f"; or add --base {other}" if other else ""),
     )

@@ -74,7 +74,7 @@ def one_per_file(inputs: Iterable[Input]) -> tuple[Input, ...]:
                 id="lock-file-ambiguous",
                 where="recipes/locks",
                 cause=f"{found[item.file].digest} and {item.digest}",
-                next="lock both sections again: builder lock --update",
+                next="lock both again: builder lock --update sections",
             )
     return tuple(found.values())
 
@@ -109,7 +109,7 @@ def _chosen(section: WheelLock, group: WheelGroup, use: Use, scope: Scope, sibli
             f"{missing[0]} is not in the lock section {section.name}",
             id="wheel-not-locked",
             where=use.where,
-            next=f"builder lock --update {section.name}",
+            next=f"require it in recipes/locks/requests.yaml, then: builder lock {section.name}",
         )
     if only:
         return only
@@ -134,7 +134,7 @@ def _source(project: Project, text: str, where: str) -> Input:
         id="source-not-locked",
         where=where,
         cause=f"it has {known or 'none of that name'}",
-        next=f"add it under sources in recipes/locks/requests.yaml, then: builder lock {name}",
+        next=f"request it under sources in your recipes/locks/requests.yaml, then: builder lock {name}",
     )
 
 

@@ -7,12 +7,13 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from builder.errors import UsageError
+from builder.errors import InvalidError, UsageError
 from builder.model.base import Base
 from builder.model.plan import Plan, PlannedLayer
 from builder.model.recipe import LayerUse, Recipe
+from builder.model.textfile import place_of
 from builder.model.variant import with_profile
-from builder.plan.bases import check_pinned, select_base
+from builder.plan.bases import check_pinned, recipe_files, select_base
 from builder.plan.command import serving
 from builder.plan.imageconfig import created, environment, labels, notes
 from builder.plan.keys import toolchain_digest, with_key, with_toolchain_key
@@ -21,7 +22,7 @@ from builder.plan.locked import one_per_file
 from builder.plan.stages import check_stages
 from builder.plan.template import render_dockerfile
 from builder.plan.use import Use, make_use
-from builder.project import Project
+from builder.project import Project, closest
 
 PLATFORM = "linux/arm64"
 ARCHITECTURES = ("amd64", "arm64")
@@ -51,6 +52,15 @@ def uses_of(project: Project, base: Base, recipe: Recipe, sets: dict[str, dict[s
     """The layers of an image, the base's own first. sets: the parameters that the layers take are removed from it."""
     taken: set[str] = set()
     own = _uses(project, base.layers, {}, taken, f"recipes/bases/{base.name}.yaml")
+    for name in dict.fromkeys(use.layer for use in recipe.layers):
+        if name not in project.layer_names():
+            raise InvalidError(
+                f"there is no layer {name!r}",
+                id="layer-unknown",
+                where=place_of(recipe_files(project, recipe), name),
+                cause=closest(name, project.layer_names()),
+                next="builder list layers",
+            )
     return [*own, *_uses(project, recipe.layers, sets, taken, f"recipes/{recipe.name}.yaml")]
 
 

@@ -116,7 +116,7 @@ class RegistrySession:
                 id="registry-content-missing",
                 where=where,
                 cause=code or "it was deleted or never pushed",
-                next="check the reference; `builder lock --update` pins the current digest",
+                next="check the reference; for the image of a base, pin the current digest: builder lock --update BASE",
             )
         if status == 407:
             return NetworkError(

@@ -125,7 +125,7 @@ def check_nodes(recipe: Recipe, node: Node | None) -> None:
             f"{recipe.name} runs on two Sparks: the role of this one is missing",
             id="serve-role-missing",
             cause="interface names differ from machine to machine",
-            next=f"builder run --recipe {recipe.name} --role head --ip ADDRESS --interface NAME"
+            next="add --role head --ip ADDRESS --interface NAME"
             + (" --hca DEVICES" if transport(recipe) == "roce" else ""),
         )
     if recipe.nodes == 1 and node is not None:

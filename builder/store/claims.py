@@ -85,7 +85,7 @@ class Claims:
                     "another process uses this store and its claims cannot be read",
                     id="store-claims-unreadable",
                     where=str(path),
-                    next="run builder gc again when that process has ended",
+                    next="builder gc, when that process has ended",
                 )
             found.update(lines)
         return found or None

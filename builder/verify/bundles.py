@@ -96,7 +96,7 @@ def bundles_of(client: Registry, reference: Reference, image: Digest) -> Iterato
             id="bundle-missing",
             where=reference.pinned(image),
             cause="it was not pushed by `builder push`, or copied without what is attached to it",
-            next="name the project that makes it: builder verify REF --recipe NAME",
+            next=f"name the recipe that makes it: builder verify {reference.pinned(image)} --recipe NAME",
         )
     found = False
     problem: BuilderError | None = None

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from builder.__main__ import run_and_report
+from tests.support.hints import check_hints
 from tests.support.project import ROOT, Sample
 
 
@@ -130,9 +131,23 @@ class Cli:
         self.small.write(self.folder / "project")
 
     def __call__(self, *words: str, **more: str) -> CommandResult:
-        """Run to the end in this process. Keywords are further variables. Fails on a traceback and on code 1."""
+        """Run to the end in this process. Keywords are further variables.
+
+        Fails on a traceback, on code 1, and when a command in an error message would not work.
+        """
         self.write()
-        return _checked(run_here(words, environ=self.environment(more), folder=self.folder))
+        result = _checked(self._here(words, more))
+        if result.code:
+
+            def run(*hint: str) -> tuple[int, str]:
+                done = self._here(hint, more)
+                return done.code, done.err
+
+            check_hints(result.err, run)
+        return result
+
+    def _here(self, words: tuple[str, ...], more: Mapping[str, str]) -> CommandResult:
+        return run_here(words, environ=self.environment(more), folder=self.folder)
 
     def process(self, *words: str, **more: str) -> CommandResult:
         """The same as a process of its own."""

@@ -46,7 +46,7 @@ def check_only(subject: Subject, request: TestRequest) -> None:
             raise UsageError(
                 f"{name} is a check of the {min(tiers)} tier",
                 id="check-of-other-tier",
-                next=f"builder test --tier {min(tiers)} …",
+                next=f"add --tier {min(tiers)}",
             )
 
 
@@ -89,7 +89,7 @@ def run_gpu_tier(subject: Subject, checks: Sequence[Check], request: TestRequest
         raise UsageError(
             "docker does not run an image from a folder",
             id="gpu-image-in-folder",
-            next="push the image and name its reference, or builder build --load",
+            next="push the image, and name its reference instead of the folder",
         )
     recipe, base = request.recipe.recipe_and_base(Project())
     return run_gpu(subject.image.digest, checks, recipe, base, subject.gpu, options=request.gpu, progress=say)

@@ -65,7 +65,7 @@ def lint(
             f"{counted(errors, 'violation')} of the rules of the hardware",
             id="rules-violated",
             cause=", ".join(dict.fromkeys(item.rule.id for item in findings if item.level == "error")),
-            next="builder rules ID explains a rule; a recipe overrides a rule with `rules: {ID: reason}`",
+            next="builder rules ID, for the reason of a rule; a recipe overrides a rule with `rules: {ID: reason}`",
         )
     own = recipes or own_recipes(project)
     others = 0 if recipes else len(project.recipe_names()) - len(own)

@@ -17,7 +17,7 @@ from builder.model.textfile import read_text
 from builder.model.variant import with_profile
 from builder.plan.bases import fitting_bases
 from builder.plan.resolve import resolve
-from builder.project import Project
+from builder.project import Project, closest
 from builder.smoke.check import bind_check
 from builder.smoke.plan_checks import checks_of
 from builder.text import relative_path
@@ -80,7 +80,10 @@ def _of_recipe(project: Project, recipe: Recipe, base: str | None, valid: set[by
         )
     for wanted in (recipe.base, *recipe.compatible):
         if not project.find_bases(wanted):
-            yield InvalidError(f"there is no base {wanted!r}", id="recipe-base-unknown", next="builder list bases")
+            near = closest(wanted, project.base_names())
+            yield InvalidError(
+                f"there is no base {wanted!r}", id="recipe-base-unknown", cause=near, next="builder list bases"
+            )
     for profile in (None, *recipe.profiles):
         try:
             served = with_profile(recipe, profile, project.shared_profiles)

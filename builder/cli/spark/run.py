@@ -76,7 +76,7 @@ def run(
     name = image or _built_name(request, project)
     container = spec.container(served, chosen, name, port=port, offline=offline, user=user, node=node)
     if exec_:
-        start(container, image_of=None if image else recipe)
+        start(container, request, built=image is None)
     else:
         _print(container, format_ or "docker", user)
     if node is None or node.role == "head":

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from builder.cli.output import say
+from builder.cli.request import PlanRequest
 from builder.engine.process import foreground
 from builder.errors import EngineError, UsageError
 from builder.serve import formats, spec
@@ -18,8 +19,8 @@ def host_folders(container: Container) -> list[Path]:
     return [Path(mount.host).expanduser() for mount in container.mounts if not spec.is_file(mount)]
 
 
-def start(container: Container, *, image_of: str | None) -> None:
-    """Run the docker command, after making missing folders. image_of: the recipe whose loaded image is used, if any.
+def start(container: Container, request: PlanRequest, *, built: bool) -> None:
+    """Run the docker command, after making missing folders. built: the image is the built one of the request.
 
     Raises UsageError when a mounted file is missing, EngineError when docker is missing or fails.
     """
@@ -35,7 +36,7 @@ def start(container: Container, *, image_of: str | None) -> None:
             raise UsageError(
                 f"there is no file {path}",
                 id="mounted-file-missing",
-                next="builder prefetch, with the same recipe and profile",
+                next=PlanRequest(request.recipe, profile=request.profile).command("prefetch"),
             )
     # Docker would make missing folders as root.
     for folder in host_folders(container):
@@ -43,7 +44,7 @@ def start(container: Container, *, image_of: str | None) -> None:
     say(formats.docker_command(container))
     home = os.path.expanduser("~")  # noqa: PTH111
     if status := foreground(formats.docker_words(container, home=home)):
-        load = f"builder load --recipe {image_of}, if docker has no such image; " if image_of else ""
+        load = f"{request.command('load')}, if docker has no such image; " if built else ""
         raise EngineError(
             f"docker run ended with {status}",
             id="docker-run-failed",

@@ -106,9 +106,7 @@ def _ensure_image(image: GpuImage, docker: Docker, progress: Progress) -> None:
         try:
             image.load()
         except BuilderError as error:
-            raise CheckNotRun(
-                f"the image cannot be loaded into docker: {error.what}; `builder build --load` shows the reason"
-            ) from error
+            raise CheckNotRun(f"the image cannot be loaded into docker: {error.what}") from error
         found = docker.identity(image.name)
         if found not in image.ids:
             raise CheckNotRun(f"docker has {found or 'nothing'} under the name {image.name}, not this image")

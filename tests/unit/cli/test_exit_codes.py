@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.support.cli import Cli
 from tests.support.mirror import Mirror
@@ -166,18 +167,49 @@ def test_a_template_that_is_not_utf8_is_3(cli: Cli) -> None:
     assert "Dockerfile.j2: " in said.err
 
 
-def test_an_unknown_layer_of_a_recipe_is_2_with_a_suggestion(cli: Cli) -> None:
-    cli.small.files["recipes/tiny.yaml"]["layers"].append("plaiced")
+@pytest.mark.parametrize(
+    ("key", "value", "id", "suggested"),
+    [
+        ("layers", ["plaiced", "entrypoint"], "layer-unknown", "placed?"),
+        ("extends", "tini", "extends-unknown", "tiny?"),
+        ("base", "tinny", "recipe-base-unknown", "tiny?"),
+    ],
+)
+def test_an_unknown_name_in_a_recipe_is_3_with_its_line_and_a_suggestion(
+    cli: Cli, key: str, value: object, id: str, suggested: str
+) -> None:
+    recipe = cli.small.files["recipes/tiny.yaml"]
+    recipe[key] = value
+    lines = yaml.safe_dump(recipe, sort_keys=False).splitlines()
+    number = next(count for count, line in enumerate(lines, 1) if str(value[0] if key == "layers" else value) in line)
     said = cli(*BUILD)
+    said.failed(3, id)
+    assert f"recipes/tiny.yaml:{number}: " in said.err
+    assert suggested in said.err
+    linted = cli("lint")
+    assert linted.code == 3
+    assert f"recipes/tiny.yaml:{number}: error: " in linted.out
+
+
+def test_a_layer_that_an_extended_recipe_names_is_looked_for_there(cli: Cli) -> None:
+    cli.small.files["recipes/child.yaml"] = {"name": "child", "title": "Child", "extends": "tiny"}
+    cli.small.files["recipes/tiny.yaml"]["layers"].append("plaiced")
+    said = cli("build", "--recipe", "child")
+    said.failed(3, "layer-unknown")
+    assert "recipes/tiny.yaml:" in said.err
+
+
+def test_a_base_like_a_known_one_is_suggested(cli: Cli) -> None:
+    said = cli(*BUILD, "--base", "hermetik")
     said.failed(2, "name-unknown")
-    assert "placed?" in said.err
+    assert "hermetic" in said.err.partition("cause:")[2]
 
 
 def test_a_missing_section_is_4_with_the_command_that_locks_it(cli: Cli) -> None:
     del cli.small.files["recipes/locks/tiny-wheels.json"]
     said = cli(*BUILD)
     said.failed(4, "lock-section-missing")
-    assert "next:  builder lock --update tiny-wheels" in said.err
+    assert "next:  request it in your recipes/locks/requests.yaml, then: builder lock tiny-wheels" in said.err
 
 
 def test_an_input_that_differs_from_the_lock_is_4_and_is_not_stored(online: Cli, mirror: Mirror) -> None:
@@ -223,7 +255,7 @@ def test_a_registry_that_refuses_is_6_and_names_the_base_that_needs_none(cli: Cl
     said = cli(*BUILD)
     said.failed(6, "connection-failed")
     assert "127.0.0.1" in said.err
-    assert "builder build --recipe tiny --base hermetic" in said.err
+    assert "add --base hermetic, which needs no registry" in said.err
     assert list((cli.folder / "store/images").iterdir()) == []
 
 

@@ -26,8 +26,8 @@ FAULTS: dict[str, tuple[str, str, Any, str, str]] = {
     # name: the file, its field, the value that is put in or added, the id, text of the line that is named
     "unknown base": (RECIPE, "base", "nowhere", "recipe-base-unknown", "nowhere"),
     "unknown compatible base": (RECIPE, "compatible", ["tiny-2"], "recipe-base-unknown", "tiny-2"),
-    "unknown layer": (RECIPE, "layers", ["gone", "entrypoint"], "name-unknown", "gone"),
-    "unknown recipe to extend": (RECIPE, "extends", "gone", "name-unknown", "gone"),
+    "unknown layer": (RECIPE, "layers", ["gone", "entrypoint"], "layer-unknown", "gone"),
+    "unknown recipe to extend": (RECIPE, "extends", "gone", "extends-unknown", "gone"),
     "untouched model": (RECIPE, "model", {"id": "owner/model"}, "recipe-model-placeholder", "owner/model"),
     "unknown parameter": (RECIPE, "layers", [{"placed": {"size": 1}}], "parameter-unknown", "size"),
     "unknown key": (RECIPE, "colour", "red", "key-unknown", "colour"),

@@ -51,7 +51,7 @@ def test_wrong_options_are_2_with_a_next_step(cli: Cli, words: tuple[str, ...], 
 def test_an_unpinned_base_is_4_and_another_base_is_named(cli: Cli) -> None:
     said = cli("run", "--recipe", "qwen3.6-35b")
     said.failed(4, "base-not-pinned")
-    assert "or --base vllm-openai-0.24.0; or name an image: --image REF" in said.err
+    assert "or add --base vllm-openai-0.24.0; or name an image: --image REF" in said.err
 
 
 def test_without_docker_or_hf_it_is_5_and_no_folder_is_made(cli: Cli) -> None:

@@ -86,7 +86,7 @@ def test_the_base_without_a_registry_is_named_where_the_recipe_has_one(make_plan
     plan = make_plan()
     for compatible in (("hermetic",), ("other", "hermetic-0.20")):
         hinted = with_hermetic_hint(refused, replace(plan, compatible=compatible))
-        assert hinted.next == "builder build --recipe tiny --base hermetic needs no registry; or try again"
+        assert hinted.next == "add --base hermetic, which needs no registry; or try again"
         assert (hinted.what, hinted.where, hinted.cause, hinted.code) == (
             "refused",
             "there",

@@ -123,7 +123,7 @@ BAD: list[tuple[str, Change, dict[str, Any], type[BuilderError], str]] = [
     ),
     ("no such word", lambda f: None, {"sets": {"compiled": {"words": "$x"}}}, UsageError, "parameter-value-invalid"),
     ("a layer that is not used", lambda f: None, {"sets": {"nccl": {"a": "b"}}}, UsageError, "set-layer-unknown"),
-    ("no such layer", lambda f: f["recipes/tiny.yaml"]["layers"].append("nope"), {}, UsageError, "name-unknown"),
+    ("no such layer", lambda f: f["recipes/tiny.yaml"]["layers"].append("nope"), {}, InvalidError, "layer-unknown"),
     (
         "a layer twice",
         lambda f: f["recipes/tiny.yaml"]["layers"].append("placed"),

@@ -1,0 +1,56 @@
+"""Commands in messages: each must work when a user pastes it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator
+
+from builder.cli.app import COMMANDS, load_command
+
+_COMMAND = re.compile(rf"\bbuilder ((?:{'|'.join(COMMANDS)})\b(?: (?:'[^']*'|[^\s;,`)']|,(?! )|;(?! ))+)*)")
+"""A command ends where the line, a sentence or a part of it ends: at `;`, `,` or a backquote."""
+
+PLACEHOLDER = re.compile(r"[A-Z][A-Z-]+")
+_SAFE = ("list", "show", "rules", "lint", "plan", "explain")
+_OF_IMAGES = ("build", "test", "load", "push", "run", "render", "prefetch", "sbom")
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """The commands in the messages of a command, each as words without `builder`."""
+    for line in text.splitlines():
+        if not line.startswith(("Usage:", "Try ")):
+            for found in _COMMAND.finditer(line):
+                yield shlex.split(found[1])
+
+
+def parsed(words: list[str]) -> dict[str, object]:
+    """The options of a command line, by the names of its parameters. Fails when the command does not take them."""
+    try:
+        context = load_command(words[0]).make_context(words[0], words[1:])
+    except Exception as error:
+        raise AssertionError(f"a message says: builder {shlex.join(words)}; but: {error}") from error
+    values: dict[str, object] = context.params
+    return values
+
+
+def check_hints(text: str, run: Callable[..., tuple[int, str]]) -> None:
+    """Parse every command in messages, and run what changes nothing: for a command about an image, its plan.
+
+    run: runs `builder` with these words where the message was printed; gives the exit code and standard error.
+    """
+    for words in commands(text):
+        values = parsed(words)
+        if any(PLACEHOLDER.fullmatch(word) for word in words):
+            continue
+        if words[0] in _OF_IMAGES and values.get("recipe"):
+            recipe = values["recipe"]
+            names = [recipe] if isinstance(recipe, str) else list(recipe)  # type: ignore[call-overload]
+            for name in names:
+                options = [(f"--{option}", values.get(option)) for option in ("base", "profile") if values.get(option)]
+                options += [("--set", item) for item in values.get("set_") or ()]  # type: ignore[attr-defined]
+                code, said = run("plan", "--recipe", name, *(str(word) for pair in options for word in pair))
+                assert code != 2, f"builder {shlex.join(words)}: {said}"
+        elif words[0] in _SAFE:
+            code, said = run(*words)
+            assert code != 2, f"builder {shlex.join(words)}: {said}"
