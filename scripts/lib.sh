@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Functions that the scripts source.
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -15,6 +16,16 @@ as_root() {
     fi
 }
 
+# Read the lists of packages; mirrors of hosted runners sometimes do not answer at the first time.
+apt_update() {
+    local pause
+    for pause in 5 20 60 ""; do
+        as_root apt-get -qq -o Acquire::Retries=3 update && return
+        [ -z "$pause" ] || { say "apt-get update failed; again in $pause s"; sleep "${BUILDER_RETRY_PAUSE:-$pause}"; }
+    done
+    die "apt-get update failed four times"
+}
+
 # Install missing Debian packages.
 need_packages() {
     local missing=() package
@@ -24,9 +35,16 @@ need_packages() {
     [ ${#missing[@]} -eq 0 ] && return
     command -v apt-get >/dev/null || die "there is no apt-get on this machine; install these packages by other means: ${missing[*]}"
     say "installing ${missing[*]}"
-    as_root apt-get -qq update
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "${missing[@]}" >"$cache/apt.log" 2>&1 ||
+    apt_update
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends -o Acquire::Retries=3 install "${missing[@]}" >"$cache/apt.log" 2>&1 ||
         { tail -n 20 "$cache/apt.log" >&2; die "apt-get could not install ${missing[*]}"; }
+}
+
+# In a workflow, inputs come first from the mirror that `publish` keeps beside the images of the repository: they survive their
+# upstreams. Where there is none, or it cannot be read, they come from the upstreams.
+use_mirror() {
+    [ -n "${BUILDER_MIRROR:-}" ] || BUILDER_MIRROR=ghcr.io/${GITHUB_REPOSITORY,,}/inputs
+    export BUILDER_MIRROR
 }
 
 # On a host that is not Debian, the templates of python3-apt list the mirrors of the Debian archive.

@@ -84,7 +84,11 @@ def uv_compile(words: Sequence[str], folder: Path, index: str, *, what: str, adv
 
 
 _UV_OPTIONS = ("--no-header", "--no-annotate", "--no-config", "--no-python-downloads", "--quiet")
-_UV_KEPT = ("UV_CACHE_DIR", "UV_HTTP_TIMEOUT", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_CONCURRENT_DOWNLOADS")
+_UV_KEPT = (
+    *("UV_CACHE_DIR", "UV_HTTP_TIMEOUT", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_CONCURRENT_DOWNLOADS"),
+    # The workflow `lock` waits some days before it takes a new release.
+    "UV_EXCLUDE_NEWER",
+)
 
 
 def _uv_environment(index: str) -> dict[str, str]:

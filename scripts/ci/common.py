@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from builder.errors import InvalidError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -25,13 +28,17 @@ class CommandFailed(Exception):
 
 @dataclass(frozen=True)
 class Record:
-    """One built image. plan: the hash of its plan. reference: the pushed image by digest; None if it is not pushed."""
+    """One built image. plan: the hash of its plan. tested: the tiers of which every check ran and none failed.
+
+    reference: the pushed image by digest; None if it is not pushed.
+    """
 
     recipe: str
     base: str
     plan: str
     digest: str
     reference: str | None = None
+    tested: list[str] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -39,9 +46,35 @@ class Record:
 
 
 def records(folder: Path) -> list[Record]:
-    """All records below a folder, sorted by recipe and base."""
-    found = [Record(**json.loads(path.read_text("utf-8"))) for path in sorted(folder.rglob("*.json"))]
-    return sorted(found, key=lambda record: (record.recipe, record.base))
+    """All records below a folder, sorted by recipe and base. Raises InvalidError for a file that is no record."""
+    return sorted(
+        (parsed(path.read_text("utf-8"), str(path)) for path in folder.rglob("*.json")),
+        key=lambda record: (record.recipe, record.base),
+    )
+
+
+def parsed(text: str, where: str) -> Record:
+    """A record from JSON. Artifacts are written by machines that run the code of recipes. Raises InvalidError."""
+    try:
+        record = Record(**json.loads(text))
+        texts = [
+            record.recipe,
+            record.base,
+            record.plan,
+            *record.tested,
+            *([record.reference] if record.reference else []),
+        ]
+        whole = all(isinstance(text, str) and re.fullmatch(r"[\w./:@+-]{1,300}", text, re.ASCII) for text in texts)
+    except (TypeError, ValueError):
+        whole = False
+    if not whole or not re.fullmatch(r"[0-9a-f]{64}", record.plan) or not is_digest(record.digest):
+        raise InvalidError("is no record of an image", id="record-invalid", where=where, cause="a damaged artifact")
+    return record
+
+
+def is_digest(text: object) -> bool:
+    """Whether a text is the digest of a manifest."""
+    return isinstance(text, str) and re.fullmatch(r"sha256:[0-9a-f]{64}", text) is not None
 
 
 def builder(*arguments: str, root: Path | None = None, quiet: bool = False) -> str:

@@ -1,7 +1,8 @@
 """Compares the images that several machines built from one commit, using the records below a folder.
 
-Each recipe and base must have the same plan and digest on every machine, and the digest in the registry if the image is
-published. Otherwise the exit code is 8.
+Each recipe and base must have the same plan and digest on every machine, and the digest in the registry if the image
+is published. Otherwise the exit code is 8, also when fewer than --builds machines built an image. With --tested, one
+of them must have run every check of the tiers static and cpu (7).
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from common import Record, records, set_outputs, summarize
-from tag import plan_tag, target
+from push import require_tests
+from tag import plan_tag, published, target
 
-from builder.errors import BuilderError, PinError
+from builder.errors import BuilderError
 from builder.registry.client import Registry
 
 DIFFERS = 8
@@ -27,20 +29,22 @@ def main() -> int:
     parser.add_argument(
         "--published", default="", metavar="REGISTRY/REPOSITORY", help="compare with the published images, too"
     )
+    parser.add_argument("--builds", type=int, default=1, metavar="N", help="how often each image must have been built")
+    parser.add_argument("--tested", action="store_true", help="the tiers static and cpu must have run")
     arguments = parser.parse_args()
-    found = records(arguments.folder)
-    if not found:
-        print(f"compare: no records below {arguments.folder}", file=sys.stderr)
-        return 2
     try:
-        return compare(found, arguments.published)
+        found = records(arguments.folder)
+        if not found:
+            print(f"compare: no records below {arguments.folder}", file=sys.stderr)
+            return 2
+        return compare(found, arguments.published, arguments.builds, tested=arguments.tested)
     except BuilderError as error:
         print(f"compare: {error}", file=sys.stderr)
         return int(error.code)
 
 
-def compare(found: list[Record], repository: str) -> int:
-    """Write the table to the summary and set the outputs of the step. Returns the exit code."""
+def compare(found: list[Record], repository: str, builds: int = 1, *, tested: bool = False) -> int:
+    """Write the table to the summary and set the outputs of the step. Returns the exit code. Raises SmokeError."""
     images: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in found:
         images[record.recipe, record.base].append(record)
@@ -48,26 +52,43 @@ def compare(found: list[Record], repository: str) -> int:
     for (recipe, base), same in images.items():
         digests, plans = ({getattr(record, name) for record in same} for name in ("digest", "plan"))
         note = f"{len(same)} built" + (f" by {len(plans)} plans" if len(plans) > 1 else "")
-        known = {published(repository, record) for record in same} - {None} if repository else set()
+        known = known_digests(repository, same) if repository else set()
         if repository:
             note += ", published" if known else ", not published"
         digests |= known
         several = len(digests) > 1 or len(plans) > 1
-        differ |= several
+        few = len(same) < builds
+        differ |= several or few
         single = len(same) == 1 and not known
-        verdict = "**differ**" if several else "single, not compared" if single else "equal"
+        verdict = (
+            "**differ**"
+            if several
+            else f"**fewer than {builds}**"
+            if few
+            else "single, not compared"
+            if single
+            else "equal"
+        )
         rows.append(f"| {recipe} | {base} | {note} | {verdict} | {'<br>'.join(sorted(digests))} |")
     summarize("\n".join(["| recipe | base | where | digests | |", "|---|---|---|---|---|", *rows]))
-    set_outputs(images=[asdict(same[0]) for same in images.values()])
-    return DIFFERS if differ else 0
+    if differ:
+        return DIFFERS
+    best = [max(same, key=lambda record: (len(record.tested), record.reference or "")) for same in images.values()]
+    if tested:
+        require_tests(best)
+    names = [(record, (record.reference or "").partition("@")[0]) for record in best]
+    subjects = [
+        {"recipe": record.recipe, "base": record.base, "digest": record.digest, "name": name} for record, name in names
+    ]
+    set_outputs(images=[asdict(record) for record in best], subjects=subjects)
+    return 0
 
 
-def published(repository: str, record: Record) -> str | None:
-    """The digest of a plan's image in the registry, or None. Raises NetworkError when the registry does not answer."""
-    try:
-        return Registry().manifest(target(repository, record.recipe, plan_tag(record.plan))).digest
-    except PinError:
-        return None
+def known_digests(repository: str, same: list[Record]) -> set[str]:
+    """The digests that the registry has for the plans of records. Raises NetworkError."""
+    registry = Registry()
+    tags = {target(repository, record.recipe, plan_tag(record.plan)) for record in same}
+    return {digest for tag in tags if (digest := published(registry, tag)) is not None}
 
 
 if __name__ == "__main__":

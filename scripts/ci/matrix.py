@@ -1,7 +1,8 @@
 """Prints the build matrix: the images of all recipes, of named recipes, or of those that differ from another revision.
 
-An image differs when its plan (layer keys, configuration, base) or its checks differ. A recipe with a hermetic base is
-built on that base, any other recipe on its own base. A recipe whose own base is not pinned is omitted.
+One job builds all images on one base: they share layers, so that each is made once, NCCL among them. An image differs
+when its plan (layer keys, configuration, base) or its checks differ. A recipe with a hermetic base is built on that
+base, any other recipe on its own base. A recipe whose own base is not pinned is omitted.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ def main() -> int:
             found = {name: found[name] for name in dict.fromkeys(arguments.recipe)}
         elif arguments.against:
             found = affected(project, found, arguments.against, arguments.canary)
+        matrix = {"include": groups(project, found)}
     except CommandFailed as error:
         return error.code
-    matrix = {"include": [{"recipe": name, "base": base} for name, base in found.items()]}
     set_outputs(matrix=matrix, count=len(found))
     print(json.dumps(matrix, indent=2))
     return 0
@@ -63,10 +64,31 @@ def targets(root: Path) -> dict[str, str]:
     return found
 
 
+def groups(root: Path, found: dict[str, str]) -> list[dict[str, str]]:
+    """The targets by the base that their plans have: its name, the value for --base, and the recipes in one text."""
+    with ThreadPoolExecutor(os.cpu_count()) as workers:
+        names = list(workers.map(lambda item: planned_base(root, *item), found.items()))
+    grouped: dict[tuple[str, str], list[str]] = {}
+    for (recipe, base), name in zip(found.items(), names, strict=True):
+        grouped.setdefault((name, base), []).append(recipe)
+    return [{"group": name, "base": base, "recipes": " ".join(each)} for (name, base), each in grouped.items()]
+
+
+def planned_base(root: Path, recipe: str, base: str) -> str:
+    """The name of the base of a plan. Raises CommandFailed."""
+    name = json.loads(builder("plan", "--recipe", recipe, "--base", base, "--json", root=root))["base"]["name"]
+    assert isinstance(name, str)
+    return name
+
+
 def affected(root: Path, found: dict[str, str], revision: str, canary: str) -> dict[str, str]:
     """The targets whose image or checks differ from those of the revision."""
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as workers:
         before = Path(folder)
+        known = ["git", "-C", str(root), "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"]
+        if subprocess.run(known, stdout=subprocess.DEVNULL, check=False).returncode:
+            print(f"matrix: {revision} is not a commit of this checkout", file=sys.stderr)
+            raise CommandFailed(2)
         archive = subprocess.Popen(["git", "-C", str(root), "archive", revision], stdout=subprocess.PIPE)
         subprocess.run(["tar", "-x", "-C", folder], stdin=archive.stdout, check=True)
         if archive.wait():

@@ -51,13 +51,13 @@ def find_subject(
 ) -> Subject:
     """The subject of the command line, with the checks of its plan and of structure files.
 
-    reference: an image or oci:DIR; None for the built image of the request. whole: fetch all layers of an image in a
-    registry, which running it needs; otherwise layers are read one by one and not kept. Raises BuilderError.
+    reference: an image or oci:DIR; None for the built image of the request. whole: fetch the layers that are in a
+    registry only, which running the image needs; otherwise they are read one by one and not kept. Raises BuilderError.
     """
     if reference is None:
         if request is None:
             raise UsageError("no image to test", id="test-image-not-given", next="name a recipe (--recipe NAME) or REF")
-        subject = _built(request)
+        subject = _built(request, whole)
     else:
         is_layout = reference.startswith("oci:")
         subject = _layout(reference, request) if is_layout else _remote(reference, request, whole)
@@ -65,8 +65,10 @@ def find_subject(
     return Subject(**{**vars(subject), "checks": subject.checks + files})
 
 
-def _built(request: PlanRequest) -> Subject:
+def _built(request: PlanRequest, whole: bool) -> Subject:
     built, store = built_image(request, Project())
+    if whole and built.image.base is not None:
+        _fetch_base(built.image.base.reference, store)
     digest, name = built.image.digest, image_name(built)
     docker = GpuImage(
         name, frozenset({digest, built.image.config_digest}), lambda: load_into_docker(built, store, name)
@@ -76,6 +78,14 @@ def _built(request: PlanRequest) -> Subject:
     checks = (*checks_of(built.plan), planned_check(built.plan, diff_ids, built.image.base))
     below = sum(layer.of_base for layer in built.image.layers)
     return Subject(f"{request.recipe} {digest}", image, checks, store.root, results_folder(store.root), below, docker)
+
+
+def _fetch_base(reference: str, store: Store) -> None:
+    """Fetch the layers of a base, on which an image was built without them."""
+    try:
+        fetch_image(Reference.parse(reference), store)
+    except (NetworkError, PinError) as error:
+        say(f"the layers of the base cannot be fetched, so the image cannot run: {error.what}")
 
 
 def _layout(reference: str, request: PlanRequest | None) -> Subject:

@@ -15,6 +15,11 @@ from builder.digest import Digest
 from tests.support.project import ROOT, write_files
 
 DIGEST = Digest("sha256:" + "d" * 64)
+# The modules of the real `builder`, beside a fake command.
+MODULES = f"""
+__version__ = "0"
+__path__ += [{str(ROOT / "builder")!r}]
+"""
 # A `builder` that logs its arguments and answers from ANSWERS, by the whole command or its name.
 FAKE = """
 import json, os, sys
@@ -40,7 +45,7 @@ class Checkout:
         shutil.copytree(ROOT / "scripts/ci", folder / "scripts/ci", ignore=shutil.ignore_patterns("__pycache__"))
         for name in ("lib.sh", "test"):
             shutil.copy(ROOT / "scripts" / name, folder / "scripts" / name)
-        write_files(folder, {"builder/__init__.py": "", "builder/__main__.py": FAKE})
+        write_files(folder, {"builder/__init__.py": MODULES, "builder/__main__.py": FAKE})
 
     def run(
         self, *command: str, answers: Mapping[str, Any] | None = None, **more: str
@@ -48,6 +53,7 @@ class Checkout:
         environment = {
             "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
             "HOME": str(self.folder),
+            "BUILDER_STORE": str(self.folder / "store"),
             "BUILDER_PYTHON": sys.executable,
             "LOG": str(self.log),
             "ANSWERS": json.dumps(answers or {}),

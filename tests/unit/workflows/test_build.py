@@ -9,39 +9,79 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.support.project import ROOT
+from tests.support.project import ROOT, write_files
 from tests.unit.workflows.checkout import DIGEST, Checkout, answers
 
 
 class TestBuild:
-    def test_builds_tests_and_pushes(self, checkout: Checkout) -> None:
-        inputs = {"RECIPE": "tiny", "BASE": "hermetic", "TIERS": "static cpu", "PUSH": "ghcr.io/Someone/images"}
+    def test_builds_and_tests_tier_by_tier(self, checkout: Checkout) -> None:
+        inputs = {"RECIPES": "tiny other", "BASE": "hermetic", "TIERS": "static cpu", "REQUIRE": "true"}
         done = checkout.run("scripts/ci/build", answers=answers(), **inputs)
-        assert (done.returncode, done.stdout) == (0, f"{DIGEST}\n")
-        assert checkout.logged() == [
+        assert (done.returncode, done.stdout) == (0, f"{DIGEST}\n{DIGEST}\n"), done.stderr
+        assert [line.partition(" --junit")[0] for line in checkout.logged()] == [
             "plan --recipe tiny --base hermetic --json",
+            "plan --recipe other --base hermetic --json",
             "build --recipe tiny --base hermetic",
-            (
-                "test --recipe tiny --base hermetic --tier static --tier cpu --junit results/tiny.xml "
-                "--html results/tiny.html"
-            ),
-            "push --recipe tiny --base hermetic --with-results ghcr.io/someone/images/tiny",
+            "build --recipe other --base hermetic",
+            "test --recipe tiny --base hermetic --tier static --require",
+            "test --recipe other --base hermetic --tier static --require",
+            "test --recipe tiny --base hermetic --tier cpu --require",
+            "gc --keep-inputs",
+            "test --recipe other --base hermetic --tier cpu --require",
+            "gc --keep-inputs",
         ]
-        reference = f"ghcr.io/someone/images/tiny@{DIGEST}"
-        assert checkout.outputs() == {"digest": DIGEST, "reference": reference}
         record = json.loads((checkout.folder / "results/tiny.json").read_text("utf-8"))
         assert record["digest"] == DIGEST
-        assert record["reference"] == reference
+        assert record["tested"] == ["static", "cpu"]
+        assert record["reference"] is None
 
-    def test_without_tests_there_are_no_results_to_attach(self, checkout: Checkout) -> None:
-        checkout.run("scripts/ci/build", answers=answers(), RECIPE="tiny", TIERS="", PUSH="ghcr.io/someone/images")
-        assert checkout.logged()[-1] == "push --recipe tiny ghcr.io/someone/images/tiny"
+    def test_without_require_nothing_counts_as_tested(self, checkout: Checkout) -> None:
+        checkout.run("scripts/ci/build", answers=answers(), RECIPE="tiny", TIERS="static cpu")
+        assert json.loads((checkout.folder / "results/tiny.json").read_text("utf-8"))["tested"] == []
+
+    def test_one_failing_image_does_not_stop_the_others(self, checkout: Checkout) -> None:
+        report = "--junit results/tiny-static.xml --html results/tiny-static.html"
+        failing = answers(**{f"test --recipe tiny --tier static {report}": {"code": 7, "out": "nccl fail"}})
+        done = checkout.run("scripts/ci/build", answers=failing, RECIPES="tiny other", TIERS="static cpu")
+        assert done.returncode == 7
+        assert not (checkout.folder / "results/tiny.json").exists()
+        assert (checkout.folder / "results/other.json").exists()
+        assert not [line for line in checkout.logged() if "tiny --tier cpu" in line]
+
+    INPUT: ClassVar = {"kind": "wheel", "name": "a", "sha256": "a" * 64, "size": 9}
+
+    def test_inputs_are_dropped_before_the_cpu_tier(self, checkout: Checkout) -> None:
+        blob = checkout.folder / "store/blobs/sha256" / ("a" * 64)
+        write_files(checkout.folder, {str(blob.relative_to(checkout.folder)): "inputs..."})
+        plan = {"out": json.dumps({"base": {"name": "tiny"}, "layers": [{"inputs": [self.INPUT]}]})}
+        checkout.run("scripts/ci/build", answers=answers(plan=plan), RECIPE="tiny", TIERS="static cpu")
+        assert blob.exists()
+        done = checkout.run(
+            "scripts/ci/build", answers=answers(plan=plan), RECIPE="tiny", TIERS="static cpu", DROP_INPUTS="true"
+        )
+        assert (done.returncode, blob.exists()) == (0, False)
+
+    @pytest.mark.parametrize(
+        ("plan", "tiers"),
+        [
+            ({"base": {"name": "tiny"}, "layers": [{"inputs": [INPUT | {"size": 10**15}]}]}, ""),
+            (
+                {"base": {"name": "bought", "image": "nvcr.io/a"}, "layers": [{"inputs": [INPUT | {"size": 10**15}]}]},
+                "cpu",
+            ),
+        ],
+    )
+    def test_a_disk_that_is_too_small(self, checkout: Checkout, plan: Any, tiers: str) -> None:
+        found = answers(plan={"out": json.dumps(plan)})
+        done = checkout.run("scripts/ci/build", answers=found, RECIPE="tiny", TIERS=tiers)
+        assert (done.returncode, "GB are needed" in done.stderr) == (5, True)
+        assert not [line for line in checkout.logged() if line.startswith("build")]
 
     def test_as_the_step_of_the_action(self, checkout: Checkout) -> None:
         import yaml
 
         action = yaml.safe_load((ROOT / ".github/actions/build/action.yml").read_text("utf-8"))
-        [step] = action["runs"]["steps"]
+        step = action["runs"]["steps"][0]
         defaults = {name: str(value.get("default", "tiny")) for name, value in action["inputs"].items()}
         inputs = {name: defaults[value[len("${{ inputs.") : -len(" }}")]] for name, value in step["env"].items()}
         folder = checkout.folder / ".github/actions/build"
@@ -52,10 +92,10 @@ class TestBuild:
         assert done.returncode == 0, done.stderr
         assert [line.split()[0] for line in checkout.logged()] == ["plan", "build", "test"]
 
-    @pytest.mark.parametrize(("command", "code"), [("plan", 4), ("build", 5), ("test", 7), ("push", 6)])
+    @pytest.mark.parametrize(("command", "code"), [("plan", 4), ("build", 5), ("test", 7)])
     def test_exit_codes_come_through_and_leave_no_record(self, checkout: Checkout, command: str, code: int) -> None:
         failing = answers(**{command: {"code": code}})
-        done = checkout.run("scripts/ci/build", answers=failing, RECIPE="tiny", PUSH="ghcr.io/someone/images")
+        done = checkout.run("scripts/ci/build", answers=failing, RECIPE="tiny")
         assert done.returncode == code
         assert not (checkout.folder / "results/tiny.json").exists()
 
@@ -80,12 +120,12 @@ class TestBuild:
 
 
 class TestGpuJob:
-    """The step of the gpu job in publish.yml, run with its own text."""
+    """The step of the gpu job in spark.yml, run with its own text."""
 
     def step(self) -> dict[str, Any]:
         import yaml
 
-        workflow = yaml.safe_load((ROOT / ".github/workflows/publish.yml").read_text("utf-8"))
+        workflow = yaml.safe_load((ROOT / ".github/workflows/spark.yml").read_text("utf-8"))
         [step] = [step for step in workflow["jobs"]["gpu"]["steps"] if "run" in step]
         return dict(step)
 
@@ -113,8 +153,8 @@ class TestGpuJob:
         *before, test = checkout.logged()
         assert before == ["plan --recipe tiny --base hermetic --json", "build --recipe tiny --base hermetic"]
         assert test == (
-            "test --recipe tiny --base hermetic --tier gpu --require --serve small --junit results/tiny.xml "
-            "--html results/tiny.html"
+            "test --recipe tiny --base hermetic --tier gpu --require --serve small --junit results/tiny-gpu.xml "
+            "--html results/tiny-gpu.html"
         )
 
     def test_a_peer_and_nccl_tests_come_from_variables(self, checkout: Checkout) -> None:
@@ -122,7 +162,7 @@ class TestGpuJob:
         self.run(checkout, {**self.IMAGE, **spark, "inputs.serve": "recipe"})
         assert checkout.logged()[-1] == (
             "test --recipe tiny --base hermetic --tier gpu --require --serve recipe --peer 192.168.100.11 "
-            "--nccl-tests /opt/all reduce_perf --junit results/tiny.xml --html results/tiny.html"
+            "--nccl-tests /opt/all reduce_perf --junit results/tiny-gpu.xml --html results/tiny-gpu.html"
         )
 
     def test_another_image_is_not_tested(self, checkout: Checkout) -> None:

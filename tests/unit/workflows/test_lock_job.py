@@ -86,7 +86,9 @@ class TestLock:
         project.program("gh", 'case "$*" in *"pr list"*) echo "$OPEN" ;; esac')
         done = project.run("scripts/ci/pull-request", "results", OPEN="7" if opened else "")
         assert done.returncode == 0, done.stderr
-        last = project.logged()[-1]
+        *_, last, checks, images = project.logged()
+        assert checks == "gh workflow run checks.yml --ref lock-update"
+        assert images == "gh workflow run images.yml --ref lock-update"
         assert last.startswith("gh pr edit lock-update" if opened else "gh pr create --head lock-update --base main")
         assert git(project.folder, "diff", "--name-only", "main", "origin/lock-update").split() == [
             "recipes/locks/more.json",

@@ -40,6 +40,7 @@ class TestChanges:
         ("event", "recipe", "expected"),
         [
             ("pull_request", "", "--against HEAD^1"),
+            ("merge_group", "", "--against HEAD^1"),
             ("schedule", "", "--all"),
             ("workflow_dispatch", "", "--all"),
             ("workflow_dispatch", "tiny", "--recipe tiny"),
@@ -48,6 +49,13 @@ class TestChanges:
     def test_events_without_a_comparison(self, asked: Checkout, event: str, recipe: str, expected: str) -> None:
         done = asked.run("scripts/ci/changes", GITHUB_EVENT_NAME=event, RECIPE=recipe)
         assert (done.stdout.strip(), done.returncode) == (expected, 0)
+
+    def test_a_branch_that_a_workflow_opened_is_compared_with_main(self, asked: Checkout) -> None:
+        main = git(asked.folder, "rev-parse", "HEAD")
+        git(asked.folder, "update-ref", "refs/remotes/origin/main", main)
+        git(asked.folder, "commit", "-q", "--allow-empty", "-m", "two")
+        done = asked.run("scripts/ci/changes", GITHUB_EVENT_NAME="workflow_dispatch", AGAINST="origin/main")
+        assert done.stdout.strip() == f"--against {main}"
 
     @pytest.mark.parametrize("published", ["", "0" * 40, "HEAD"])
     def test_a_push_is_compared_with_the_last_published_commit(self, asked: Checkout, published: str) -> None:
@@ -82,8 +90,29 @@ class TestMatrix:
         environment = os.environ | {"BUILDER_PYTHON": sys.executable, "GITHUB_OUTPUT": str(tmp_path / "output")}
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout) == {"include": [{"recipe": "other", "base": "hermetic"}]}
+        assert json.loads(done.stdout) == {"include": [{"group": "tiny", "base": "hermetic", "recipes": "other"}]}
         assert (tmp_path / "output").read_text("utf-8").splitlines()[-1] == "count=1"
+
+    def test_a_revision_that_does_not_exist(self, checkout: Checkout) -> None:
+        git(checkout.folder, "init", "-q")
+        bases = {"list bases --json": {"out": "[]"}, "list --json": {"out": "[]"}}
+        done = checkout.run("scripts/ci/run", "matrix", "--against", "nothing", answers=bases)
+        assert (done.returncode, done.stderr) == (2, "matrix: nothing is not a commit of this checkout\n")
+
+    def test_recipes_on_one_base_are_one_job(self, checkout: Checkout) -> None:
+        recipes = [{"name": name, "base": "made", "pinned": True, "compatible": []} for name in ("a", "b", "c")]
+        found = {
+            "list bases --json": {"out": json.dumps([{"name": "made", "family": "hermetic"}])},
+            "list --json": {"out": json.dumps(recipes)},
+        }
+        for recipe, base in (("a", "made-1"), ("b", "made-2"), ("c", "made-1")):
+            plan = {"out": json.dumps({"base": {"name": base}})}
+            found[f"plan --recipe {recipe} --base hermetic --json"] = plan
+        done = checkout.run("scripts/ci/run", "matrix", "--all", "--project", str(checkout.folder), answers=found)
+        assert json.loads(done.stdout)["include"] == [
+            {"group": "made-1", "base": "hermetic", "recipes": "a c"},
+            {"group": "made-2", "base": "hermetic", "recipes": "b"},
+        ]
 
     @pytest.fixture
     def matrix(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:

@@ -65,10 +65,19 @@ class TestRegistry:
     def digest(self) -> str:
         return Digest.of(self.MANIFEST)
 
-    def record(self, folder: Path, recipe: str, registry: str = "", digest: str = "", plan: str = "a" * 64) -> None:
+    def record(
+        self,
+        folder: Path,
+        recipe: str,
+        registry: str = "",
+        digest: str = "",
+        plan: str = "a" * 64,
+        tested: tuple[str, ...] = ("static", "cpu"),
+    ) -> None:
         digest = digest or self.digest
         reference = f"{registry}/team/{recipe}@{digest}" if registry else None
         record = {"recipe": recipe, "base": "tiny", "plan": plan, "digest": digest, "reference": reference}
+        record["tested"] = list(tested)  # type: ignore[assignment]
         write_files(folder, {f"{recipe}.json": record})
 
     def run(self, *command: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -84,15 +93,17 @@ class TestRegistry:
         output = folder / "output"
         done = self.run("compare", str(folder), GITHUB_OUTPUT=str(output))
         assert done.returncode == 0, done.stderr
-        name, _, value = output.read_text("utf-8").strip().partition("=")
-        assert name == "images"
-        return value
+        outputs = dict(line.split("=", 1) for line in output.read_text("utf-8").splitlines())
+        assert outputs.keys() == {"images", "subjects"}
+        return outputs["images"]
+
+    TIP: ClassVar = ("--commit", "c" * 40, "--tip", "c" * 40)
 
     def test_tags(self, registry: str, held: dict[str, bytes], tmp_path: Path) -> None:
         for recipe in ("one", "two"):
             held[f"team/{recipe}/manifests/{self.digest}"] = self.MANIFEST
             self.record(tmp_path / recipe, recipe, registry)
-        done = self.run("tag", self.images(tmp_path))
+        done = self.run("tag", self.images(tmp_path), *self.TIP)
         assert done.returncode == 0, done.stderr
         for recipe in ("one", "two"):
             assert held[f"team/{recipe}/manifests/latest"] == self.MANIFEST
@@ -102,8 +113,72 @@ class TestRegistry:
         held[f"team/one/manifests/{self.digest}"] = self.MANIFEST
         for recipe in ("one", "two"):
             self.record(tmp_path / recipe, recipe, registry)
-        assert self.run("tag", self.images(tmp_path)).returncode == 4
+        assert self.run("tag", self.images(tmp_path), *self.TIP).returncode == 4
         assert list(held) == [f"team/one/manifests/{self.digest}"]
+
+    @pytest.mark.parametrize("tip", ["", "d" * 40])
+    def test_an_older_commit_does_not_move_latest(
+        self, registry: str, held: dict[str, bytes], tmp_path: Path, tip: str
+    ) -> None:
+        held[f"team/one/manifests/{self.digest}"] = self.MANIFEST
+        held["team/one/manifests/latest"] = b"newer"
+        self.record(tmp_path, "one", registry)
+        done = self.run("tag", self.images(tmp_path), "--commit", "c" * 40, "--tip", tip)
+        assert (done.returncode, "latest stays where it is" in done.stderr) == (0, True), done.stderr
+        assert held["team/one/manifests/latest"] == b"newer"
+        assert held[f"team/one/manifests/plan-{'a' * 16}"] == self.MANIFEST
+
+    def test_the_tag_of_a_plan_is_not_overwritten(self, registry: str, held: dict[str, bytes], tmp_path: Path) -> None:
+        for recipe in ("one", "two"):
+            held[f"team/{recipe}/manifests/{self.digest}"] = self.MANIFEST
+            self.record(tmp_path, recipe, registry)
+        held[f"team/two/manifests/plan-{'a' * 16}"] = self.MANIFEST + b"\n"
+        before = dict(held)
+        done = self.run("tag", self.images(tmp_path), *self.TIP)
+        assert (done.returncode, "[publish-differs]" in done.stderr) == (8, True)
+        assert held == before
+
+    def test_another_name_moves_alone(self, registry: str, held: dict[str, bytes], tmp_path: Path) -> None:
+        held[f"team/one/manifests/{self.digest}"] = self.MANIFEST
+        self.record(tmp_path, "one", registry)
+        assert self.run("tag", self.images(tmp_path), *self.TIP, "--name", "gpu-tested").returncode == 0
+        assert "team/one/manifests/gpu-tested" in held
+        assert "team/one/manifests/latest" not in held
+
+    @pytest.mark.parametrize(
+        "images", ["{}", "[1]", '[{"recipe": "a"}]', "[", '[{"recipe": "../../etc", "base": "a"}]']
+    )
+    def test_damaged_outputs_are_not_tagged(self, images: str) -> None:
+        assert self.run("tag", images, *self.TIP).returncode == 3
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [("sha256:", "sha512:"), ('"one"', '"one $(id)"'), ('"plan"', '"plans"'), ("}", ""), ('"aaaa', '"AAAA')],
+    )
+    def test_a_damaged_artifact_is_refused(self, tmp_path: Path, old: str, new: str) -> None:
+        self.record(tmp_path, "one")
+        path = tmp_path / "one.json"
+        path.write_text(path.read_text().replace(old, new))
+        done = self.run("compare", str(tmp_path))
+        assert (done.returncode, "[record-invalid]" in done.stderr) == (3, True)
+
+    def test_an_image_that_one_machine_built_is_not_published(self, registry: str, tmp_path: Path) -> None:
+        self.record(tmp_path / "arm64", "one", registry)
+        self.record(tmp_path / "arm64", "two", registry)
+        self.record(tmp_path / "amd64", "one", tested=())
+        done = self.run("compare", str(tmp_path), "--builds", "2", "--tested", GITHUB_OUTPUT=str(tmp_path / "output"))
+        assert (done.returncode, "fewer than 2" in done.stderr) == (8, True)
+        assert not (tmp_path / "output").exists()
+        self.record(tmp_path / "amd64", "two", tested=())
+        done = self.run("compare", str(tmp_path), "--builds", "2", "--tested", GITHUB_OUTPUT=str(tmp_path / "output"))
+        assert done.returncode == 0, done.stderr
+        assert f'"name":"{registry}/team/two"' in (tmp_path / "output").read_text()
+
+    @pytest.mark.parametrize("tested", [(), ("static",), ("cpu",)])
+    def test_an_untested_image_is_not_published(self, tmp_path: Path, tested: tuple[str, ...]) -> None:
+        self.record(tmp_path, "one", tested=tested)
+        done = self.run("compare", str(tmp_path), "--tested")
+        assert (done.returncode, "[publish-untested]" in done.stderr) == (7, True)
 
     def test_equal_digests(self, tmp_path: Path) -> None:
         for machine in ("amd64", "arm64"):

@@ -102,7 +102,7 @@ def test_pull_requests_get_no_secret(workflow: dict[str, Any], job: dict[str, An
     assert "workflow_run" not in triggers
     if "pull_request" in triggers:
         text = json.dumps([workflow.get("env"), job])
-        assert not re.search(r"\bsecrets\b|github\.token|GITHUB_TOKEN|login-action", text)
+        assert not re.search(r"\bsecrets\b|github\.token|GITHUB_TOKEN|login-action|\benvironment\b", text)
         assert job["permissions"] == {"contents": "read"}
         assert "self-hosted" not in str(job["runs-on"])
 
@@ -126,33 +126,110 @@ def test_only_publishing_writes_packages_and_only_for_main() -> None:
         for name, job in read(path)["jobs"].items()
         if job["permissions"].get("packages") == "write"
     }
-    assert writers == {("publish", "image"), ("publish", "tag")}
+    publishing = {("publish", name) for name in ("inputs", "image", "attest", "tag")}
+    assert writers == publishing | {("spark", "tag")}
     publish = read(BY_NAME["publish"])
     assert publish["on"]["push"] == {"branches": ["main"]}
     assert publish["jobs"]["changes"]["if"] == "github.ref == 'refs/heads/main'"
 
 
 def test_the_tag_comes_last() -> None:
+    """An image is built on two architectures, tested, compared and signed before its tag is written."""
     found = read(BY_NAME["publish"])["jobs"]
-    assert list(found) == ["changes", "image", "digests", "gpu", "tag"]
-    assert found["tag"]["needs"] == ["digests", "gpu"]
-    assert found["digests"]["needs"] == "image"
-    assert found["gpu"]["runs-on"] == ["self-hosted", "linux", "ARM64", "dgx-spark"]
-    assert "workflow_dispatch" in found["gpu"]["if"]
+    assert list(found) == ["changes", "inputs", "image", "rebuild", "digests", "attest", "tag"]
+    assert found["tag"]["needs"] == ["digests", "attest"]
+    assert found["attest"]["needs"] == "digests"
+    assert found["digests"]["needs"] == ["image", "rebuild"]
+    # A job with a condition of its own would also run after a failure.
+    assert [name for name, job in found.items() if "if" in job] == ["changes", "inputs"]
+    assert {found[name]["runs-on"] for name in ("image", "rebuild")} == {"ubuntu-24.04-arm", "ubuntu-24.04"}
+    [compare] = [step["run"] for step in found["digests"]["steps"] if "compare" in step.get("run", "")]
+    assert all(option in compare for option in ("--builds 2", "--tested", "--published"))
+    [build] = [step["env"] for step in found["image"]["steps"] if step.get("run") == "scripts/ci/build"]
+    assert (build["TIERS"], build["REQUIRE"], build["DROP_INPUTS"]) == ("static cpu", "true", "true")
+
+
+@pytest.mark.parametrize(("workflow", "job"), jobs())
+def test_no_login_is_there_while_code_of_images_runs(workflow: dict[str, Any], job: dict[str, Any]) -> None:
+    steps = [step.get("uses", step.get("run", "")) for step in job["steps"]]
+    logins = [number for number, step in enumerate(steps) if step.startswith("docker/login-action@")]
+    builds = [number for number, step in enumerate(steps) if re.match(r"scripts/(ci/(build|unit)|test)\b", step)]
+    assert not logins or not builds or max(builds) < min(logins)
+    assert not (builds and "id-token" in job["permissions"])
+
+
+@pytest.mark.parametrize(("workflow", "job"), jobs())
+def test_jobs_with_an_identity_run_no_code_of_the_repository(workflow: dict[str, Any], job: dict[str, Any]) -> None:
+    if "id-token" in job["permissions"]:
+        steps = [step.get("uses", step.get("run", "")) for step in job["steps"]]
+        assert not [step for step in steps if step.startswith(("actions/checkout@", "scripts/"))]
+
+
+def test_uploads_can_be_repeated() -> None:
+    """A second run of failed jobs uploads artifacts of the same name."""
+    for path in WORKFLOWS:
+        for job in read(path)["jobs"].values():
+            for step in job["steps"]:
+                if step.get("uses", "").startswith("actions/upload-artifact@"):
+                    assert step["with"]["overwrite"] is True
+
+
+def test_the_spark_runs_only_what_a_person_starts_for_main() -> None:
+    on_spark = [
+        (path.stem, name, job)
+        for path in WORKFLOWS
+        for name, job in read(path)["jobs"].items()
+        if "ubuntu" not in str(job["runs-on"]) and "${{" not in str(job["runs-on"])
+    ]
+    [(workflow, name, job)] = on_spark
+    assert (workflow, name) == ("spark", "gpu")
+    assert job["runs-on"] == {"group": "spark", "labels": ["self-hosted", "linux", "ARM64", "dgx-spark"]}
+    assert job["environment"] == "spark"
+    assert job["permissions"] == {"contents": "read"}
+    assert job["needs"] == "images"
+    spark = read(BY_NAME["spark"])
+    assert list(spark["on"]) == ["workflow_dispatch"]
+    assert spark["concurrency"] == {"group": "spark", "cancel-in-progress": False}
+    assert spark["jobs"]["images"]["if"] == "github.ref == 'refs/heads/main'"
+
+
+@pytest.mark.parametrize(("path", "name"), [(path, name) for path in WORKFLOWS for name in read(path)["jobs"]])
+def test_runners_of_a_matrix_are_hosted(path: Path, name: str) -> None:
+    job = read(path)["jobs"][name]
+    if job["runs-on"] == "${{ matrix.runner }}":
+        matrix = job["strategy"]["matrix"]
+        runners = [*matrix["runner"], *(item["runner"] for item in matrix.get("include", []))]
+        assert all(runner.startswith("ubuntu-") for runner in runners)
+
+
+@pytest.mark.parametrize("stem", ["checks", "images"])
+def test_one_job_sums_up_for_merge_queues(stem: str) -> None:
+    workflow = read(BY_NAME[stem])
+    *others, gate = workflow["jobs"]
+    assert gate == "gate"
+    assert workflow["jobs"]["gate"]["needs"] == others
+    assert workflow["jobs"]["gate"]["if"] == "always()"
+    assert {"pull_request", "merge_group", "workflow_dispatch"} <= workflow["on"].keys()
 
 
 def test_the_tag_job_gets_its_digests_from_the_job_digests() -> None:
     [*_, step] = read(BY_NAME["publish"])["jobs"]["tag"]["steps"]
-    assert step == {
-        "run": 'scripts/ci/run tag "$IMAGES"',
-        "env": {"IMAGES": "${{ needs.digests.outputs.images }}"},
-    }
+    assert step["run"] == "scripts/ci/tag"
+    assert step["env"] == {"GH_TOKEN": "${{ github.token }}", "IMAGES": "${{ needs.digests.outputs.images }}"}
+
+
+def test_the_lock_job_runs_nothing_that_it_resolved() -> None:
+    update = read(BY_NAME["lock"])["jobs"]["update"]
+    assert [step.get("run") for step in update["steps"]] == [None, "scripts/ci/run lock results", None]
+    assert update["steps"][1]["env"]["UV_EXCLUDE_NEWER"] == "5 days"
 
 
 def test_the_action_passes_every_input_as_a_variable() -> None:
     action = read(ROOT / ".github/actions/build/action.yml")
-    [step] = action["runs"]["steps"]
-    given = {re.fullmatch(r"\$\{\{ inputs\.([\w-]+) \}\}", value)[1] for value in step["env"].values()}  # type: ignore[index]
+    values = [
+        value for step in action["runs"]["steps"] for key in ("env", "with") for value in step.get(key, {}).values()
+    ]
+    given = {found[1] for value in values if (found := re.fullmatch(r"\$\{\{ inputs\.([\w-]+) \}\}", value))}
     assert given == set(action["inputs"])
 
 
