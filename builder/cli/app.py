@@ -38,6 +38,7 @@ COMMANDS = {
     "load": ("image.load:load", "Load a built image into docker."),
     "mirror": ("image.mirror:mirror", "Copy all inputs of recipes to a folder or a registry."),
     "gc": ("stored.gc:gc", "Delete from the store what no kept image needs."),
+    "fsck": ("stored.fsck:fsck", "Check every file of the store."),
     "run": ("spark.run:run", "Print or run the command that serves a recipe."),
     "prefetch": ("spark.prefetch:prefetch", "Print or run the downloads of a recipe's weights."),
     "bench": ("spark.bench:bench", "Measure the speed of a running server."),

@@ -95,6 +95,8 @@ def describe(event: Event) -> str:
         return f"packing {size(event.done)}" if event.done else "packing"
     if event.state == "building":
         return f"building: {event.detail}" if event.detail else "building"
+    if event.state == "waiting":
+        return "waiting for another process, which makes it"
     if event.state == "done":
         return f"done, {size(event.total)}"
     return event.state

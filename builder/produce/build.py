@@ -125,8 +125,13 @@ class Builder:
 
     def _make(self, layer: PlannedLayer, engine: Engine | None, schedule: Schedule) -> None:
         """Make one layer, unless another build with the same store has made it meanwhile."""
+
+        def waiting() -> None:
+            schedule.check()
+            self._report(layer, "waiting")
+
         try:
-            with self.store.exclusive(layer.key, schedule.check):
+            with self.store.exclusive(layer.key, waiting):
                 if self.store.layer(layer.key) is None:
                     self.store.record_layer(layer.key, self._produce(layer, engine, schedule))
             record = self.store.layer(layer.key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -160,10 +161,17 @@ def test_two_builds_of_one_store_share_the_work(
     threads = [
         threading.Thread(target=lambda one=one: digests.append(one.build(plan).image.digest)) for one in (runner, other)
     ]
+    engine.wait = threading.Event()
     for thread in threads:
         thread.start()
+    # The second build says that it waits for the first.
+    deadline = time.monotonic() + 20
+    while not any("waiting" in one.states("compiled") for one in (runner, other)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    engine.wait.set()
     for thread in threads:
         thread.join()
+    assert sorted("waiting" in one.states("compiled") for one in (runner, other)) == [False, True]
     assert len(digests) == 2
     assert len(set(digests)) == 1
     assert len(engine.seen) == 1

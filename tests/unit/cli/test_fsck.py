@@ -1,0 +1,79 @@
+"""`builder fsck` finds every kind of damage in a real store, and the next build is as the first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import Cli
+
+
+def layer(root: Path) -> tuple[Path, dict[str, str]]:
+    """The record of the layer `placed`, the smallest."""
+    found = [(path, json.loads(path.read_text())) for path in (root / "layers").iterdir()]
+    return min(found, key=lambda item: item[1]["tar_size"])
+
+
+def blob(root: Path, member: str = "digest") -> Path:
+    return root / "blobs" / "sha256" / layer(root)[1][member].removeprefix("sha256:")
+
+
+def write(path: Path, data: bytes) -> None:
+    path.unlink(missing_ok=True)
+    path.write_bytes(data)
+
+
+def replaced(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def image(root: Path) -> Path:
+    return next((root / "images").iterdir())
+
+
+FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a flipped byte": (lambda root: write(blob(root), b"x" + blob(root).read_bytes()[1:]), "its bytes hash to"),
+    "a cut blob": (lambda root: write(blob(root), blob(root).read_bytes()[:-1]), "its bytes hash to"),
+    "an empty blob": (lambda root: write(blob(root), b""), "its bytes hash to"),
+    "a link": (lambda root: replaced(blob(root)), "a link, a pipe or a folder"),
+    "a folder": (lambda root: (root / "blobs/sha256" / ("0" * 64)).mkdir(), "a link, a pipe or a folder"),
+    "a stranger": (lambda root: write(root / "blobs/sha256/notes.txt", b"x"), "not the name of a blob"),
+    "a lost blob": (lambda root: blob(root).unlink(), "is missing"),
+    "a lost listing": (lambda root: blob(root, "listing").unlink(), "is missing"),
+    "a lost receipt": (lambda root: blob(root, "receipt").unlink(), "is missing"),
+    "half a record": (lambda root: write(layer(root)[0], layer(root)[0].read_bytes()[:50]), "damaged or incomplete"),
+    "a changed record": (
+        lambda root: write(layer(root)[0], layer(root)[0].read_bytes().replace(b'"entries": ', b'"entries": 1')),
+        "damaged or incomplete",
+    ),
+    "a record of another key": (lambda root: layer(root)[0].rename(root / "layers" / f"{'a' * 64}.json"), "damaged or"),
+    "a record of no key": (lambda root: write(root / "layers" / "x.y.json", b"{}"), "damaged or incomplete"),
+    "half an image": (lambda root: write(image(root), b"{"), "damaged"),
+    "an image without manifest": (
+        lambda root: (root / "blobs/sha256" / json.loads(image(root).read_text())["digest"][7:]).unlink(),
+        "its manifest is missing",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_damage_is_found_and_repaired(online: Cli, fault: str) -> None:
+    root = online.folder / "store"
+    digest = online("build", "--recipe", "tiny").out
+    clean = online("fsck")
+    assert clean.code == 0 and clean.out.endswith(f"at {root}: clean\n"), clean.err
+    plant, problem = FAULTS[fault]
+    plant(root)
+    found = online("fsck")
+    found.failed(4, "store-damaged")
+    assert problem in found.err
+    online("fsck").failed(4, "store-damaged")
+    done = json.loads(online("fsck", "--repair", "--json").out)
+    assert done["repaired"] and any(problem in item["problem"] for item in done["faults"])
+    assert online("fsck").code == 0
+    assert online("build", "--recipe", "tiny").out == digest
+    assert online("fsck").code == 0
