@@ -12,6 +12,7 @@ import statistics
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -62,7 +63,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Result:
-    """The medians of a scenario's samples."""
+    """The medians of a scenario's samples. together: tokens per second of all concurrent requests."""
 
     scenario: str
     runs: int
@@ -73,6 +74,8 @@ class Result:
     prefill: float | None
     decode: float | None
     warnings: tuple[str, ...] = ()
+    concurrency: int = 1
+    together: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -162,11 +165,11 @@ class Server:
             ) as answer:
                 if answer.status_code != 200:
                     raise self._refused(answer)
-                return self._read(answer, begin, clock)
+                return self._read(answer, begin, clock, tokens)
         except requests.RequestException as error:
             raise self._unreachable(error) from error
 
-    def _read(self, answer: requests.Response, begin: float, clock: Callable[[], float]) -> Sample:
+    def _read(self, answer: requests.Response, begin: float, clock: Callable[[], float], body_tokens: int) -> Sample:
         first = last = None
         usage: dict[str, Any] = {}
         reasoning = content = 0
@@ -194,8 +197,8 @@ class Server:
                 "no tokens were streamed, or no usage was reported",
                 id="bench-no-tokens",
                 where=self.url,
-                cause="a reasoning parser may send no text until the reasoning ends",
-                next="--no-think, or more --output-tokens",
+                cause=f"all {body_tokens} tokens may be reasoning that the server's parser holds back until it ends",
+                next=f"--no-think, or --output-tokens {max(4096, 4 * body_tokens)}",
             )
         ttft, decoding = first - begin, last - first
         return Sample(
@@ -238,13 +241,27 @@ def _kind(delta: dict[str, Any]) -> str | None:
     return next((key for key, value in delta.items() if key != "role" and isinstance(value, str) and value), None)
 
 
-def measure(server: Server, scenario: Scenario, runs: int, *, warm_up: bool = True) -> Result:
-    """Medians over `runs` requests, after a warm-up request that is not counted. Raises NetworkError."""
+def measure(server: Server, scenario: Scenario, runs: int, *, warm_up: bool = True, concurrency: int = 1) -> Result:
+    """Medians over `runs` times `concurrency` requests, after a warm-up request that is not counted.
+
+    Raises NetworkError. The warm-up may answer nothing: a reasoning parser may hold its few tokens back.
+    """
     if warm_up:
-        server.ask(prompt(64, uuid.uuid4().hex[:12]), 8)
-    samples = [
-        server.ask(prompt(scenario.prompt_tokens, uuid.uuid4().hex[:12]), scenario.output_tokens) for _ in range(runs)
-    ]
+        try:
+            server.ask(prompt(64, uuid.uuid4().hex[:12]), 8)
+        except NetworkError as error:
+            if error.id != "bench-no-tokens":
+                raise
+    samples: list[Sample] = []
+    rates: list[float | None] = []
+    for _ in range(runs):
+        begin = time.perf_counter()
+        with ThreadPoolExecutor(concurrency) as pool:
+            asked = [prompt(scenario.prompt_tokens, uuid.uuid4().hex[:12]) for _ in range(concurrency)]
+            found = list(pool.map(lambda text: server.ask(text, scenario.output_tokens), asked))
+        seconds = time.perf_counter() - begin
+        samples += found
+        rates.append(sum(sample.output_tokens for sample in found) / seconds if seconds > 0 else None)
     last = samples[-1]
     warnings = []
     if last.output_tokens < 64:
@@ -263,6 +280,8 @@ def measure(server: Server, scenario: Scenario, runs: int, *, warm_up: bool = Tr
         prefill=_median([sample.prefill for sample in samples]),
         decode=_median([sample.decode for sample in samples]),
         warnings=tuple(warnings),
+        concurrency=concurrency,
+        together=_median(rates) if concurrency > 1 else None,
     )
 
 

@@ -41,6 +41,7 @@ COMMANDS = {
     "fsck": ("stored.fsck:fsck", "Check every file of the store."),
     "run": ("spark.run:run", "Print or run the command that serves a recipe."),
     "prefetch": ("spark.prefetch:prefetch", "Print or run the downloads of a recipe's weights."),
+    "cache": ("spark.cache:cache", "List or delete what images compiled when they ran."),
     "bench": ("spark.bench:bench", "Measure the speed of a running server."),
     "doctor": ("spark.doctor:doctor", "Check that this machine can serve a recipe."),
     "engines": ("engines:engines", "List the build engines of this machine."),

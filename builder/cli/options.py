@@ -32,6 +32,9 @@ MirrorOption = Annotated[
         "--mirror", envvar="BUILDER_MIRROR", help="Take inputs from this mirror first: DIR or REGISTRY/REPOSITORY."
     ),
 ]
+MachineOption = Annotated[
+    str | None, typer.Option("--machine", help="spark-64 or spark-128: check for this much memory.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 EngineOption = Annotated[str | None, typer.Option("--engine", help="auto, docker or buildah.")]
 BuilderOption = Annotated[str | None, typer.Option("--builder", help="The buildx builder that compiles.")]

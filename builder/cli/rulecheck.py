@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from builder.cli.output import say
-from builder.errors import RuleError
+from builder.errors import RuleError, UsageError
 from builder.knowledge.lint import Finding, lint_recipe
 from builder.model.plan import Plan
 from builder.project import Project
@@ -17,12 +17,27 @@ def report_violations(project: Project, plans: Iterable[Plan], profile: str | No
         _print(item for item in _findings(project, plan.recipe, plan.base, profile) if item.level == "error")
 
 
-def check_rules(project: Project, recipe: str, base: str, profile: str | None, *, refuse: bool) -> None:
+def memory_of(machine: str | None) -> int | None:
+    """The memory in GB of a machine by its name; None for None. Raises UsageError."""
+    known = {"spark-64": 64, "spark-128": 128}
+    if machine is None or machine in known:
+        return known.get(machine or "")
+    raise UsageError(
+        f"there is no machine {machine!r}",
+        id="machine-unknown",
+        cause=f"one of {', '.join(known)}",
+        next="builder doctor says which one this is",
+    )
+
+
+def check_rules(
+    project: Project, recipe: str, base: str, profile: str | None, *, refuse: bool, machine: int | None = None
+) -> None:
     """Print the errors and warnings of the rules about serving this recipe.
 
     refuse: raise RuleError when a rule is broken. Overridden rules and notes are left out: `builder lint` prints them.
     """
-    findings = _findings(project, recipe, base, profile)
+    findings = _findings(project, recipe, base, profile, machine)
     _print(findings)
     errors = list(dict.fromkeys(item.rule.id for item in findings if item.level == "error"))
     if errors and refuse:
@@ -34,8 +49,10 @@ def check_rules(project: Project, recipe: str, base: str, profile: str | None, *
         )
 
 
-def _findings(project: Project, recipe: str, base: str, profile: str | None) -> list[Finding]:
-    found = lint_recipe(project, project.recipe(recipe), base=base, profiles=[profile])
+def _findings(
+    project: Project, recipe: str, base: str, profile: str | None, machine: int | None = None
+) -> list[Finding]:
+    found = lint_recipe(project, project.recipe(recipe), base=base, profiles=[profile], machine=machine)
     return [item for item in found if item.level in ("error", "warning")]
 
 

@@ -14,6 +14,7 @@ CHECKS: tuple[Check, ...] = (
     software.engine,
     software.registry,
     software.front_end,
+    machine.model,
     machine.memory,
     machine.page_cache,
     machine.leaked,
@@ -23,6 +24,7 @@ CHECKS: tuple[Check, ...] = (
     link.roce,
     link.memlock,
     link.peer,
+    link.bandwidth,
 )
 
 

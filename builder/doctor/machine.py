@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from builder.doctor.question import Answer, Question
-from builder.serve.spec import prefetch
+from builder.serve.staging import prefetch
 from builder.versions import at_least, semantic
 
 GIB = 1 << 30
@@ -74,6 +74,27 @@ def memory(q: Question) -> Answer:
     return Answer("memory", "failed" if q.recipe else "warning", message, fix)
 
 
+SPARKS = {64: "spark-64", 128: "spark-128"}
+"""The machines by their memory in GB."""
+
+
+def model(q: Question) -> Answer:
+    """Which Spark this is, by its memory, and whether the recipe is for it."""
+    found = _meminfo(q)
+    if "MemTotal" not in found:
+        return Answer("machine", "unknown", "/proc/meminfo cannot be read")
+    total = found["MemTotal"]
+    gigabytes = 64 if total < 80 * GIB else 128
+    name = f"{SPARKS[gigabytes]}: {total / GIB:.0f} GiB of memory"
+    if total < 48 * GIB:
+        return Answer("machine", "warning", f"{total / GIB:.0f} GiB of memory: less than any Spark")
+    if q.recipe is not None and q.recipe.memory_gb > gigabytes:
+        others = [title for title, item in q.recipe.profiles.items() if item.memory_gb == gigabytes]
+        fix = f"--profile {others[0]}" if others else "use a recipe for 64 GB: builder list"
+        return Answer("machine", "failed", f"{name}; {q.recipe.name} is for {q.recipe.memory_gb} GB", fix)
+    return Answer("machine", "ok", name)
+
+
 def page_cache(q: Question) -> Answer:
     found = _meminfo(q)
     if "Cached" not in found:
@@ -96,7 +117,10 @@ def leaked(q: Question) -> Answer:
     if not apps.text.strip() and missing > 16 * GIB:
         message = f"{missing / GIB:.0f} GiB are in use, but by no process: a killed container leaks CUDA memory"
         return Answer("leaked-memory", "failed", message, "reboot; nothing else frees it")
-    return Answer("leaked-memory", "ok", "no leaked CUDA memory")
+    message = "no leak is visible; CUDA memory of a killed container can be gone although nvidia-smi and free show none"
+    return Answer(
+        "leaked-memory", "unknown", message, "if vLLM finds much less free memory than `memory` above: reboot"
+    )
 
 
 def disk(q: Question) -> Answer:

@@ -22,6 +22,7 @@ class Question:
     base: Base | None = None
     interface: str | None = None
     peer: str | None = None
+    hca: str | None = None
 
     @property
     def two(self) -> bool:

@@ -91,6 +91,16 @@ class Daemon:
             except docker.errors.NotFound:
                 return None
 
+    def image_names(self) -> frozenset[str]:
+        """All names of the images that the daemon has: tags, references by digest, and ids as `@sha256:…`."""
+        with self._errors("list its images"):
+            rows = self._api.images()
+            return frozenset(
+                name
+                for row in rows
+                for name in (*(row.get("RepoTags") or ()), *(row.get("RepoDigests") or ()), f"@{row.get('Id', '')}")
+            )
+
     def load(self, write: Callable[[IO[bytes]], object]) -> None:
         """Stream the archive that `write` writes to a file object into the daemon, without a copy in memory or on disk.
 

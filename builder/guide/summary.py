@@ -8,7 +8,7 @@ from typing import Any
 from builder.knowledge.lint import lint_recipe
 from builder.knowledge.table import load_table
 from builder.model.base import Base
-from builder.model.recipe import Recipe, Speed
+from builder.model.recipe import Profile, Recipe, Speed
 from builder.plan.bases import fitting_bases
 from builder.project import Project
 
@@ -70,7 +70,7 @@ def recipe_summary(project: Project, recipe: Recipe) -> str:
         checked = "" if base["options_checked"] else "; options are not checked"
         text = f"{base['name']}: vLLM {base['vllm'] or 'of unknown version'}; {base['pin']}{checked}"
         lines += _row("base" if number == 0 else "or" if number == 1 else "", text)
-    shared = {name: item for name, item in project.shared_profiles.items() if _usable(project, recipe, name)}
+    shared = shared_profiles(project, recipe)
     for number, (name, profile) in enumerate({**recipe.profiles, **shared}.items()):
         lines += _row("profiles" if number == 0 else "", f"{name}: {profile.title}")
     for number, (rule, reason) in enumerate(recipe.rules.items()):
@@ -79,6 +79,11 @@ def recipe_summary(project: Project, recipe: Recipe) -> str:
         lines += _row("notes" if number == 0 else "", note)
     lines += _row("sources", ", ".join(recipe.sources)) if recipe.sources else []
     return "\n".join([*lines, _next(project, recipe)])
+
+
+def shared_profiles(project: Project, recipe: Recipe) -> dict[str, Profile]:
+    """The shared profiles that fit this recipe, by name."""
+    return {name: item for name, item in project.shared_profiles.items() if _usable(project, recipe, name)}
 
 
 def _usable(project: Project, recipe: Recipe, shared: str) -> bool:

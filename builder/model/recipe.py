@@ -42,6 +42,7 @@ class LayerUse(Strict):
 
 
 ModelId = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$")]
+Revision = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
 RuleId = Annotated[str, Field(pattern=r"^GB10-\d{3}$")]
 Reason = Annotated[Line, Field(min_length=10)]
 
@@ -49,6 +50,7 @@ Reason = Annotated[Line, Field(min_length=10)]
 class Model(Strict):
     """The model an image serves.
 
+    revision: the commit of the repository that is served and downloaded; without one, what its main branch is then.
     family: selects the rules about one model. weights: the number format of the weights. checkpoint: its origin:
     ModelOpt, compressed-tensors (llm-compressor), or native for the model's makers. hybrid: the kind of layers besides
     attention. tools: the recipe supports tool calls. mixed_precision: FP8 and NVFP4 in one checkpoint. memory_gb: of
@@ -56,6 +58,7 @@ class Model(Strict):
     """
 
     id: ModelId
+    revision: Revision | None = None
     family: Name | None = None
     parameters: Line | None = None
     quantization: Line | None = None
@@ -109,7 +112,7 @@ class Run(Strict):
     """Options of `docker run`. `secrets` are names of variables, never values.
 
     network: two nodes always use the host's. memlock: no limit on locked memory, which RDMA needs. downloads: further
-    models, or files of models, that serving needs, as ID or ID:FILE.
+    models, or files of models, that serving needs, as ID, ID@REVISION or ID:FILE.
     """
 
     port: Annotated[int, Field(ge=1, le=65535)] = 8000

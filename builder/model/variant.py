@@ -22,6 +22,9 @@ DEFAULT = "default"
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """`above` merged over `below`."""
     merged = dict(below)
+    if "id" in above and above["id"] != below.get("id"):
+        # A revision belongs to the repository that it is a commit of.
+        merged.pop("revision", None)
     for key, value in above.items():
         if value is None:
             merged.pop(key, None)

@@ -35,7 +35,9 @@ def serving(recipe: Recipe, base: Base) -> tuple[tuple[str, ...] | None, tuple[s
     serve`. An entrypoint that builds the command from variables gets no command. A recipe's wrapper replaces `vllm
     serve` on all other bases. Hermetic bases have no entrypoint, and some images need another one.
     """
-    words = (recipe.serve.model or recipe.model.id, *flag_words(recipe.serve.flags))
+    pinned = recipe.model.revision if (recipe.serve.model or recipe.model.id) == recipe.model.id else None
+    flags = {**({"revision": pinned} if pinned else {}), **recipe.serve.flags}
+    words = (recipe.serve.model or recipe.model.id, *flag_words(flags))
     if recipe.serve.wrapper is not None and base.entrypoint != "environment":
         return (recipe.serve.wrapper,), words
     if base.family == "hermetic" or base.entrypoint == "replaced":

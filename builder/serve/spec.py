@@ -1,4 +1,4 @@
-"""Container: image, command, environment, mounts and ports that serve a recipe; prefetch, warm-up and netplan."""
+"""Container: image, command, environment, mounts and ports that serve a recipe; and the warm-up."""
 
 from __future__ import annotations
 
@@ -14,8 +14,18 @@ from builder.plan.command import serving
 
 RAY_PORT = 6379
 COMPILE_CACHE = "~/vllm-compile-cache"
-USER_HOME = "/home/vllm"
-"""The home and compile cache of a user who is not root: images have no home for a user without an account."""
+"""The folder of this machine with one folder for each image, which holds what that image compiles at run time."""
+_CACHE = "/var/cache/vllm"
+_CACHES = {
+    "VLLM_CACHE_ROOT": "vllm",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "TRITON_CACHE_DIR": "triton",
+    "FLASHINFER_WORKSPACE_BASE": "flashinfer",
+    "TILELANG_CACHE_DIR": "tilelang",
+    "CUTE_DSL_CACHE_DIR": "cute",
+    "B12X_CUTE_COMPILE_CACHE_DIR": "b12x",
+}
+"""The variable of each compiler with a cache, and its folder. By default they are all over the home and /tmp."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +39,8 @@ class Mount:
 
 @dataclass(frozen=True)
 class Node:
-    """One of two machines. interface: of the direct link. hca: its RDMA devices, for RoCE. head: the head's address."""
+    """One of two machines. interface: those of the direct link, joined by commas. hca: their RDMA devices, for RoCE.
+    head: the head's address."""
 
     role: str
     ip: str
@@ -72,8 +83,10 @@ def container(
     offline: bool = False,
     user: str | None = None,
     node: Node | None = None,
+    foreign: bool = False,
 ) -> Container:
     """The container that serves `recipe` from `image`. node: which of two machines this is. user: UID:GID, not root.
+    foreign: the image may not be the recipe's own, so the recipe's variables are set as well.
 
     Raises UsageError when a recipe for two nodes gets no node, and when an option does not fit the recipe.
     """
@@ -85,16 +98,17 @@ def container(
             id="serve-port-fixed",
             next="leave out --port, or change `port` in a recipe that extends this one",
         )
-    env = dict(recipe.run.env)
+    env = {**(recipe.env if foreign else {}), **{name: f"{_CACHE}/{folder}" for name, folder in _CACHES.items()}}
+    env |= recipe.run.env
     if offline:
-        env["HF_HUB_OFFLINE"] = "1"
-    named = image.rpartition("@")[2]
-    cache = Digest(named).hex if is_digest(named) else re.sub(r"[^A-Za-z0-9._-]+", "-", named)[-64:]
+        # Transformers reads its own variable before it asks the hub.
+        env |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     mounts = [Mount(item.host, item.container, item.read_only) for item in recipe.run.volumes]
     # The compile cache of one image corrupts that of another: each has a folder.
-    mounts.append(Mount(f"{COMPILE_CACHE}/{cache}", USER_HOME if user else "/root/.cache/vllm"))
+    mounts.append(Mount(f"{COMPILE_CACHE}/{cache_folder(image)}", _CACHE))
     if user:
-        env["HOME"] = USER_HOME
+        # Images have no home for a user without an account.
+        env["HOME"] = _CACHE
     entrypoint, command = serving(recipe, base)
     single = Container(
         name=recipe.name,
@@ -115,7 +129,13 @@ def container(
         return single
     words = (*(entrypoint or ()), *command)
     words = words if entrypoint is not None or words[:2] == ("vllm", "serve") else ("vllm", "serve", *words)
-    return _on_node(single, recipe, node, words)
+    return _on_node(single, recipe, base, node, words)
+
+
+def cache_folder(image: str) -> str:
+    """The name of an image's folder in COMPILE_CACHE: its digest, or its name without the registry's punctuation."""
+    named = image.rpartition("@")[2]
+    return Digest(named).hex if is_digest(named) else re.sub(r"[^A-Za-z0-9._-]+", "-", named)[-64:]
 
 
 def check_nodes(recipe: Recipe, node: Node | None) -> None:
@@ -146,8 +166,10 @@ def is_file(mount: Mount) -> bool:
     return re.search(r"\.(py|jinja|json|ya?ml|txt)$", mount.container) is not None
 
 
-def _on_node(single: Container, recipe: Recipe, node: Node, words: tuple[str, ...]) -> Container:
-    env = {**dict(single.env), "VLLM_HOST_IP": node.ip, "GLOO_SOCKET_IFNAME": node.interface}
+def _on_node(single: Container, recipe: Recipe, base: Base, node: Node, words: tuple[str, ...]) -> Container:
+    """The container of one of two nodes. vLLM's own processes form the cluster, or Ray where the recipe says so."""
+    interface = node.interface.partition(",")[0]
+    env = {**dict(single.env), "VLLM_HOST_IP": node.ip, "GLOO_SOCKET_IFNAME": interface}
     env["NCCL_SOCKET_IFNAME"] = node.interface
     if transport(recipe) == "roce":
         if not node.hca:
@@ -159,20 +181,22 @@ def _on_node(single: Container, recipe: Recipe, node: Node, words: tuple[str, ..
         env["NCCL_IB_HCA"] = node.hca
     else:
         env["UCX_NET_DEVICES"] = node.interface
-    if node.role == "head":
+    made = replace(
+        single, name=f"{single.name}-{node.role}", env=tuple(sorted(env.items())), serves=node.role == "head"
+    )
+    if recipe.serve.flags.get("distributed-executor-backend") != "ray":
+        rank = ("--nnodes", "2", "--node-rank", "0" if made.serves else "1", "--master-addr", node.head)
+        return replace(made, command=(*single.command, *rank, *(() if made.serves else ("--headless",))))
+    if made.serves:
         start = ("ray", "start", "--head", f"--port={RAY_PORT}", "--num-gpus=1", f"--node-ip-address={node.ip}")
         script = f"{shlex.join(start)} && exec {shlex.join(words)}"
     else:
         join = ("ray", "start", f"--address={node.head}:{RAY_PORT}", "--num-gpus=1", f"--node-ip-address={node.ip}")
         script = f"exec {shlex.join(join)} --block"
-    return replace(
-        single,
-        name=f"{single.name}-{node.role}",
-        env=tuple(sorted(env.items())),
-        entrypoint="/bin/bash",
-        command=("-c", script),
-        serves=node.role == "head",
-    )
+    # The entrypoint of NVIDIA's images sets up forward compatibility with older drivers, and runs any command.
+    if base.entrypoint == "pass-through":
+        return replace(made, command=("/bin/bash", "-c", script))
+    return replace(made, entrypoint="/bin/bash", command=("-c", script))
 
 
 def warm_up(recipe: Recipe, port: int) -> tuple[str, ...]:
@@ -183,34 +207,3 @@ def warm_up(recipe: Recipe, port: int) -> tuple[str, ...]:
     body = {"model": str(name), "messages": [{"role": "user", "content": "ping"}], "max_tokens": 3}
     url = f"http://localhost:{port}/v1/chat/completions"
     return ("curl", "-sS", url, "-H", "Content-Type: application/json", "-d", json.dumps(body))
-
-
-def prefetch(recipe: Recipe) -> list[tuple[dict[str, str], tuple[str, ...]]]:
-    """The commands that download the weights: environment and arguments of each. Host paths may begin with ~/."""
-    commands: list[tuple[dict[str, str], tuple[str, ...]]] = []
-    home = next((v.host for v in recipe.run.volumes if v.container == recipe.run.env.get("HF_HOME")), "~/vllm")
-    path = recipe.serve.model if (recipe.serve.model or "").startswith("/") else None
-    local = next((v.host for v in recipe.run.volumes if path and v.container == path), None)
-    if local is not None:
-        commands.append(({}, ("hf", "download", recipe.model.id, "--local-dir", local)))
-    else:
-        commands.append(({"HF_HOME": home}, ("hf", "download", recipe.model.id)))
-    for item in recipe.run.downloads:
-        repository, _, file = item.partition(":")
-        if file:
-            commands.append(({}, ("hf", "download", repository, file, "--local-dir", home)))
-        else:
-            commands.append(({"HF_HOME": home}, ("hf", "download", repository)))
-    return commands
-
-
-def netplan(interface: str, address: str) -> str:
-    """A netplan file for the direct link between two Sparks, with jumbo frames.
-
-    A bond keeps the members that another file defines: netplan merges definitions of the same name.
-    """
-    import yaml
-
-    link = {"mtu": 9000, "dhcp4": False, "addresses": [f"{address}/24"]}
-    kind = "bonds" if interface.startswith("bond") else "ethernets"
-    return yaml.safe_dump({"network": {"version": 2, kind: {interface: link}}}, sort_keys=False)

@@ -213,6 +213,13 @@ class _Handler(BaseHTTPRequestHandler):
     def get_info(self, **_: Any) -> None:
         self.send(200, self.server.daemon.info)
 
+    def list_images(self, **_: Any) -> None:
+        rows = [
+            {"Id": id, "RepoDigests" if "@" in name else "RepoTags": [name]}
+            for name, id in self.server.daemon.images.items()
+        ]
+        self.send(200, rows)
+
     def inspect_image(self, name: str, **_: Any) -> None:
         id = self.server.daemon.images.get(name)
         self.send(200, {"Id": id}) if id else self.send(404, {"message": f"No such image: {name}"})
@@ -341,6 +348,7 @@ class _Handler(BaseHTTPRequestHandler):
 _ROUTES: list[tuple[str, str, Callable[..., None]]] = [
     ("GET", "/version", _Handler.get_version),
     ("GET", "/info", _Handler.get_info),
+    ("GET", "/images/json", _Handler.list_images),
     ("GET", "/images/(.+)/json", _Handler.inspect_image),
     ("DELETE", "/images/(.+)", _Handler.remove_image),
     ("POST", "/images/load", _Handler.load),

@@ -145,10 +145,12 @@ MUTATIONS: list[tuple[str, str, dict[str, Any]]] = [
     # two nodes
     ("GB10-023", "qwen3.5-122b-fp8-dual", {"run": {"network": "bridge"}}),
     ("GB10-023", "minimax-m2.7-dual", without("cluster", "minimax-m2.7-dual")),
-    ("GB10-023", "minimax-m2.7-dual", without("ray", "minimax-m2.7-dual")),
+    ("GB10-023", "minimax-m2.7-dual", flags(distributed_executor_backend="ray")),
     ("GB10-023", "minimax-m2.7-dual", flags(tensor_parallel_size=1)),
     ("GB10-023", "minimax-m2.7-dual", {"run": {"env": {"NCCL_IB_HCA": "rocep1s0f1"}}}),
     ("GB10-023", "qwen3.5-35b", {"env": {"GLOO_SOCKET_IFNAME": "enp1s0f1np1"}}),
+    ("GB10-023", "minimax-m2.7-dual", flags(nnodes=2)),
+    ("GB10-023", "qwen3.5-35b", flags(master_addr="192.168.100.10")),
     # bases
     ("GB10-025", "qwen3.5-35b", {"base": "vllm-openai-0.19.0"}),
     ("GB10-025", "qwen3.5-35b", {"base": "vllm-openai-0.31.0-aarch64-cu129"}),

@@ -234,13 +234,14 @@ RECIPES: list[Row] = [
         None,
         {
             "tensor-parallel-size": 2,
-            "distributed-executor-backend": "ray",
+            "distributed-executor-backend": "mp",
             "kv-cache-dtype": "fp8_e4m3",
             "max-model-len": 196608,
             "compilation-config": {"cudagraph_mode": "NONE"},
             "gpu-memory-utilization": 0.82,
         },
     ),
+    ("minimax-m2.7-dual", "ray", {"distributed-executor-backend": "ray"}),
     ("minimax-m2.7-dual", "linear-backend", {"linear-backend": "marlin", "moe-backend": "marlin"}),
     (
         "gpt-oss-120b",

@@ -10,9 +10,10 @@ from urllib.parse import quote
 import typer
 
 from builder import __version__
-from builder.cli.options import BaseOption, JsonOption
+from builder.cli.options import BaseOption, JsonOption, MachineOption
 from builder.cli.output import counted, print_json, say
 from builder.cli.recipe.refused import Refused, own_recipes, refused
+from builder.cli.rulecheck import memory_of
 from builder.errors import InvalidError, RuleError, UsageError
 from builder.knowledge.lint import Finding
 from builder.knowledge.lint import lint as lint_recipes
@@ -25,6 +26,7 @@ def lint(
         list[str] | None, typer.Argument(metavar="[RECIPE]...", help="Recipes to check; default: all.")
     ] = None,
     base: BaseOption = None,
+    machine: MachineOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no notes and no overridden findings.")] = False,
     sarif: Annotated[bool, typer.Option("--sarif", help="Print SARIF, for code scanning.")] = False,
     json_: JsonOption = False,
@@ -42,7 +44,7 @@ def lint(
             project.recipe(name)
     wrong = list(refused(project, recipes or None, base))
     broken = {item.recipe for item in wrong}
-    findings = lint_recipes(project, recipes or None, base=base, without=broken)
+    findings = lint_recipes(project, recipes or None, base=base, without=broken, machine=memory_of(machine))
     shown = [item for item in findings if not quiet or item.level in ("error", "warning")]
     if json_:
         print_json([*map(refused_as_json, wrong), *map(as_json, shown)])

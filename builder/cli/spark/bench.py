@@ -22,6 +22,10 @@ def bench(
     ] = 2000,
     output_tokens: Annotated[int, typer.Option("--output-tokens", min=2, help="Tokens to decode.")] = 256,
     runs: Annotated[int, typer.Option("--runs", min=1, help="Requests; their median is the result.")] = 3,
+    concurrency: Annotated[
+        int,
+        typer.Option("--concurrency", "-c", min=1, max=256, help="Requests at once; measure with as many as you use."),
+    ] = 1,
     scenarios: Annotated[
         bool, typer.Option("--scenarios", help="Measure the five scenarios of the reference instead of one.")
     ] = False,
@@ -33,8 +37,11 @@ def bench(
     chosen = SCENARIOS if scenarios else (Scenario("single", prompt_tokens, output_tokens),)
     results = []
     for number, scenario in enumerate(chosen):
-        say(f"{scenario.name}: {runs} x about {scenario.prompt_tokens} tokens in, {scenario.output_tokens} out")
-        results.append(measure(server, scenario, runs, warm_up=number == 0))
+        say(
+            f"{scenario.name}: {runs} x {concurrency} x about {scenario.prompt_tokens} tokens in, "
+            f"{scenario.output_tokens} out"
+        )
+        results.append(measure(server, scenario, runs, warm_up=number == 0, concurrency=concurrency))
     if json_:
         print_json({"url": server.url, "model": server.model, "results": [item.to_json() for item in results]})
         return
@@ -45,5 +52,9 @@ def bench(
             f"{item.scenario:28} {item.prompt_tokens:7} {item.output_tokens:7} {item.ttft:8.3f} {item.total:8.3f} "
             f"{rates[0]:>10} {rates[1]:>9}"
         )
+        if item.together is not None:
+            print(
+                f"{item.concurrency} requests at once: {item.together:.1f} tokens/s together; the rates above are one's"
+            )
         for warning in item.warnings:
             say(f"  {item.scenario}: {warning}")

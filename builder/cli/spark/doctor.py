@@ -21,8 +21,13 @@ def doctor(
     recipe: Annotated[str | None, typer.Option("--recipe", "-r", help="Also check what this recipe needs.")] = None,
     base: BaseOption = None,
     profile: ProfileOption = None,
-    interface: Annotated[str | None, typer.Option("--interface", help="Interface of the direct link.")] = None,
+    interface: Annotated[
+        str | None, typer.Option("--interface", help="Interfaces of the direct link, joined by commas.")
+    ] = None,
     peer: Annotated[str | None, typer.Option("--peer", help="Address of the other Spark on the direct link.")] = None,
+    hca: Annotated[
+        str | None, typer.Option("--hca", help="RDMA devices of the direct link: checks each, and measures the first.")
+    ] = None,
     json_: JsonOption = False,
 ) -> None:
     """Check this machine: driver, docker, memory, disk, and for two nodes the link. Unknown facts are reported too."""
@@ -31,7 +36,7 @@ def doctor(
     project = Project()
     request = asked(project, recipe, base, profile=profile) if recipe else None
     served, chosen = request.recipe_and_base(project) if request else (None, None)
-    answers = examine(Question(ThisHost(), served, chosen, interface, peer))
+    answers = examine(Question(ThisHost(), served, chosen, interface, peer, hca))
     if json_:
         print_json([asdict(item) for item in answers])
     else:

@@ -11,10 +11,10 @@ from typing import Annotated
 import typer
 
 from builder.cli.image.built import built_image, image_name
-from builder.cli.options import BaseOption, PolicyOption, ProfileOption, RecipeOption, SetOption
+from builder.cli.options import BaseOption, MachineOption, PolicyOption, ProfileOption, RecipeOption, SetOption
 from builder.cli.output import say
 from builder.cli.request import PlanRequest, asked
-from builder.cli.rulecheck import check_rules
+from builder.cli.rulecheck import check_rules, memory_of
 from builder.cli.spark.node import parse_node, print_netplan
 from builder.cli.spark.start import host_folders, start
 from builder.errors import NetworkError, PinError, UsageError
@@ -43,10 +43,13 @@ def run(
         bool, typer.Option("--offline", help="The weights are on this machine; do not query the hub.")
     ] = False,
     user: Annotated[str | None, typer.Option("--user", help="UID:GID to run as.")] = None,
+    machine: MachineOption = None,
     role: Annotated[str | None, typer.Option("--role", help="For two Sparks: head or worker.")] = None,
     ip: Annotated[str | None, typer.Option("--ip", help="Address of this Spark on the direct link.")] = None,
     head: Annotated[str | None, typer.Option("--head", help="Address of the head on the direct link.")] = None,
-    interface: Annotated[str | None, typer.Option("--interface", help="Interface of the direct link.")] = None,
+    interface: Annotated[
+        str | None, typer.Option("--interface", help="Interfaces of the direct link, joined by commas.")
+    ] = None,
     hca: Annotated[str | None, typer.Option("--hca", help="RDMA devices of the direct link, for RoCE.")] = None,
     netplan: Annotated[bool, typer.Option("--netplan", help="Print the netplan file of the link instead.")] = False,
     exec_: Annotated[bool, typer.Option("--exec", help="Run the docker command instead of printing it.")] = False,
@@ -56,12 +59,12 @@ def run(
     project = Project()
     request = asked(project, recipe, base, set_, profile)
     served, chosen = request.recipe_and_base(project)
-    node = parse_node(role, ip, head, interface, hca, netplan=netplan)
+    node = parse_node(role, ip, head, interface, hca, links=netplan)
     if netplan and node is not None:
         print_netplan(node)
         return
     spec.check_nodes(served, node)
-    check_rules(project, recipe, chosen.name, profile, refuse=exec_)
+    check_rules(project, recipe, chosen.name, profile, refuse=exec_, machine=memory_of(machine))
     if policy is not None:
         if image is None:
             raise UsageError(
@@ -74,7 +77,11 @@ def run(
 
         image = pinned(policy, image)
     name = image or _built_name(request, project)
-    container = spec.container(served, chosen, name, port=port, offline=offline, user=user, node=node)
+    container = spec.container(
+        served, chosen, name, port=port, offline=offline, user=user, node=node, foreign=image is not None
+    )
+    if image is not None and profile is not None:
+        _print_profile(request, project)
     if exec_:
         start(container, request, built=image is None)
     else:
@@ -83,6 +90,16 @@ def run(
         _print_warm_up(served, container)
     if node is not None and node.role == "head":
         _print_worker(request, node, image)
+
+
+def _print_profile(request: PlanRequest, project: Project) -> None:
+    """Say what a profile changes in the image itself: only variables can be set when a container starts."""
+    plain, served = project.recipe(request.recipe), request.recipe_and_base(project)[0]
+    changes = [what for what in ("base", "layers") if getattr(plain, what) != getattr(served, what)]
+    gone = sorted(set(plain.env) - set(served.env))
+    changes += [f"no {name}" for name in gone]
+    if changes:
+        say(f"profile {request.profile} changes the image ({', '.join(changes)}): --image must be built with it")
 
 
 def _print(container: Container, format_: str, user: str | None) -> None:
@@ -116,6 +133,7 @@ def _print_worker(request: PlanRequest, node: Node, image: str | None) -> None:
     words += ["--role", "worker", "--ip", "ITS-ADDRESS", "--head", node.ip, "--interface", node.interface]
     words += ["--hca", node.hca] if node.hca else []
     say(f"the head waits for the other Spark, which needs the same image and weights; run there: {shlex.join(words)}")
+    say("the names of interfaces and RDMA devices may differ there: ip -br link; ibdev2netdev")
 
 
 def _check_options(format_: str | None, exec_: bool, user: str | None, image: str | None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from packaging.version import Version
+
 from builder.knowledge.rule import rule
 from builder.knowledge.subject import Found, Problem, Subject, option_problem
 
@@ -80,12 +82,13 @@ def few_sequences(s: Subject) -> Found:
 
 @rule(
     "GB10-023",
-    "Two nodes: host network, Ray, and network interfaces that are set at run time",
+    "Two nodes: host network, and what differs between them is set at run time",
     severity="error",
-    scope="recipes for two nodes; names of network interfaces and addresses in every recipe",
+    scope="recipes for two nodes; names of network interfaces, addresses and ranks in every recipe",
     why="With other settings NCCL hangs silently or is 10 to 20 times slower. Interface names differ between machines.",
-    fix="set run.network: host, add layers ray and cluster, remove *_IFNAME and NCCL_IB_HCA (`builder run` sets them)",
-    source="sm121-rules; gb10-native-installer fixes 3 and 4; spark-vllm-guide section 13",
+    fix="set run.network: host, add the layer cluster (and ray for the backend ray), remove *_IFNAME, NCCL_IB_HCA, "
+    "--node-rank and the like (`builder run` sets them)",
+    source="sm121-rules; gb10-native-installer fixes 3 and 4; spark-vllm-guide section 13; field",
 )
 def two_nodes(s: Subject) -> Found:
     per_node = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_IB_HCA", "UCX_NET_DEVICES", "VLLM_HOST_IP")
@@ -93,8 +96,13 @@ def two_nodes(s: Subject) -> Found:
         for part, values in (("env", s.recipe.env), ("run", s.recipe.run.env)):
             if name in values:
                 yield Problem(f"{name} differs between machines and must not be in a recipe", (part, name))
+    for name in ("nnodes", "node-rank", "master-addr", "headless"):
+        if name in s.flags:
+            yield option_problem(name, f"--{name} belongs to one of two nodes and must not be in a recipe")
     if s.recipe.nodes != 2:
         return
+    if s.flag("distributed-executor-backend") != "ray" and s.vllm is not None and s.vllm < Version("0.20"):
+        yield option_problem("distributed-executor-backend", f"vLLM {s.vllm} needs Ray for two nodes")
     if s.recipe.run.network != "host":
         yield Problem("two nodes need the host's network", ("run", "network"))
     if "cluster" not in s.layers:

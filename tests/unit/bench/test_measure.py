@@ -25,6 +25,8 @@ class Fake(BaseHTTPRequestHandler):
     seen: ClassVar[list[dict[str, Any]]] = []
     status = 200
     silent = False
+    holds = 0
+    """Tokens that a reasoning parser holds back."""
 
     def do_GET(self) -> None:
         self._plain({"data": [{"id": "tiny"}]})
@@ -46,6 +48,8 @@ class Fake(BaseHTTPRequestHandler):
         for number in range(0 if self.silent else count):
             if number:
                 time.sleep(STEP)
+            if number < self.holds:
+                continue
             field = "reasoning" if number < count // 2 else "content"
             self._chunk({"choices": [{"delta": {"role": "assistant", field: "x"}}]})
         self._chunk({"choices": [], "usage": {"prompt_tokens": 1000, "completion_tokens": count}})
@@ -72,7 +76,7 @@ class Fake(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    Fake.seen, Fake.status, Fake.silent = [], 200, False
+    Fake.seen, Fake.status, Fake.silent, Fake.holds = [], 200, False, 0
     server = ThreadingHTTPServer(("127.0.0.1", 0), Fake)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -136,3 +140,22 @@ def test_a_refused_request_has_a_next_step(url: str, status: int, step: str) -> 
         server.ask("x", 2)
     assert str(status) in caught.value.what
     assert step in caught.value.next
+
+
+def test_a_server_that_holds_reasoning_back_is_measured_with_more_tokens(url: str) -> None:
+    Fake.holds = 12
+    found = measure(Server(url), Scenario("x", 100, 20), 1)
+    assert (len(Fake.seen), found.output_tokens) == (2, 20), "the warm-up of 8 tokens may stream none"
+    with fails(NetworkError, "bench-no-tokens") as caught:
+        measure(Server(url), Scenario("x", 100, 10), 1)
+    assert "all 10 tokens" in caught.value.cause
+    assert "--output-tokens 4096" in caught.value.next
+
+
+def test_requests_at_once_are_measured_together(url: str) -> None:
+    found = measure(Server(url), Scenario("x", 100, 20), 2, warm_up=False, concurrency=4)
+    assert len(Fake.seen) == 8
+    assert found.together is not None
+    assert found.decode is not None
+    assert found.together > 1.5 * found.decode, "four streams, although each waits for its first token"
+    assert measure(Server(url), Scenario("x", 100, 8), 1, warm_up=False).together is None

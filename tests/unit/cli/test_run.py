@@ -113,11 +113,13 @@ def test_a_mounted_file_is_not_made_a_folder(cli: Cli) -> None:
 
 def test_the_head_prints_the_worker_s_command_and_netplan_prints_the_test_of_the_link(cli: Cli) -> None:
     said = cli(*TWO, *HEAD, "--hca", "rocep1s0f0")
-    worker = said.err.partition("run there: ")[2].strip()
+    worker = said.err.partition("run there: ")[2].partition("\n")[0]
     assert worker.startswith("builder run --recipe minimax-m2.7-dual --image x:1 --role worker")
     again = cli(*worker.replace("ITS-ADDRESS", "192.168.100.11").split()[1:])
     assert again.code == 0
-    assert "ray start --address=192.168.100.10:6379" in again.out
+    assert "--node-rank 1" in again.out and "--headless" in again.out
+    ray = cli(*TWO, "--profile", "ray", *HEAD, "--hca", "rocep1s0f0")
+    assert "ray start --head --port=6379" in ray.out
     key = cli("run", "--recipe", "qwen3.5-27b-dflash", "--image", "x:1")
     assert '-H "Authorization: Bearer $VLLM_API_KEY"' in key.err, "every request needs it"
     netplan = cli(*TWO[:3], "--netplan", *HEAD[2:])

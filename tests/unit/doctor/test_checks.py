@@ -127,8 +127,8 @@ TWO: dict[str, Any] = {"recipe": "minimax-m2.7-dual", "interface": "enp1s0f0np0"
 
 def test_a_spark_without_faults_passes_every_check() -> None:
     found = states(spark(), **TWO)
-    assert set(found.values()) == {"ok"}
-    assert len(found) == len(CHECKS) - 3, "token, login and front end have nothing to do with it"
+    assert {id: state for id, state in found.items() if state != "ok"} == {"leaked-memory": "unknown"}
+    assert len(found) == len(CHECKS) - 4, "token, login, front end and --hca have nothing to do with it"
     assert states(spark(), "gemma4-31b")["token"] == "ok"
 
 
@@ -175,6 +175,7 @@ def test_one_fault_is_found_with_a_fix(check: str, state: str, changed: dict[str
     assert found[check].state == state
     assert found[check].fix
     others = {item.id: item.state for item in found.values() if item.id != check and item.state != "ok"}
+    others.pop("leaked-memory", None)
     assert others in ({}, {"gpu-runtime": "unknown"}), "what docker does not answer cannot be seen"
 
 

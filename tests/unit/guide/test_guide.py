@@ -51,10 +51,3 @@ def test_a_page_has_the_notes_and_rules_of_every_profile() -> None:
         page = DOCUMENTS[f"recipes/{name}.md"]
         for profile in PROJECT.recipe(name).profiles.values():
             assert not [text for text in (*profile.notes, *filter(None, profile.rules.values())) if text not in page]
-
-
-def test_two_nodes_get_their_two_commands() -> None:
-    page = DOCUMENTS["recipes/minimax-m2.7-dual.md"]
-    assert "--role head --ip ADDRESS --interface NAME --hca DEVICES\n" in page
-    assert "--role worker --ip ADDRESS --head ADDRESS --interface NAME --hca DEVICES" in page
-    assert "--hca" not in DOCUMENTS["recipes/qwen3.5-122b-fp8-dual.md"], "sockets need no RDMA devices"

@@ -1,4 +1,8 @@
-"""The second reading of the five documents: one test for each of its 35 items, by its number."""
+"""The second reading of the five documents: tests by the number of the item.
+
+4 and 31: tests/unit/cli/test_spark.py. 5 and 17: tests/unit/bench. 6 and 31: tests/unit/doctor. 9, 10 and 23:
+tests/unit/knowledge/test_versions.py.
+"""
 
 from __future__ import annotations
 
@@ -68,6 +72,22 @@ def test_08_the_contradiction_about_flashinfer_with_fp8_is_said_and_has_a_profil
     assert "GB10-039" not in levels("qwen3-coder-next", "triton-attention")
 
 
+def test_07_failures_of_sglang_are_not_vllms() -> None:
+    rows = {row["symptom"]: row for row in yaml.safe_load((ROOT / "builder/guide/symptoms.yaml").read_text("utf-8"))}
+    graphs = next(row for symptom, row in rows.items() if "96 % utilisation" in symptom)
+    deep = next(row for symptom, row in rows.items() if "deep_gemm crashes" in symptom)
+    assert graphs["symptom"].startswith("SGLang, not vLLM")
+    assert "--disable-cuda-graph" in graphs["fix"]
+    assert "PIECEWISE was slower" in graphs["fix"]
+    assert deep["symptom"].startswith("SGLang, not vLLM")
+    assert "VLLM_USE_DEEP_GEMM" not in deep["fix"]
+
+
+def test_06_no_row_promises_that_doctor_sees_every_leak() -> None:
+    assert "`builder doctor` detects it" not in "".join(line for line in TROUBLE.splitlines() if "leak" in line)
+    assert TROUBLE.count("where /proc/meminfo shows it") == 1
+
+
 def test_11_a_speed_of_another_checkpoint_is_not_shown() -> None:
     assert PROJECT.recipe("qwen3.6-27b").speed is None
     assert "10.5" not in index_row("qwen3.6-27b")
@@ -82,6 +102,55 @@ def test_13_the_version_of_nccl_has_a_reason() -> None:
     (note,) = PROJECT.layer("nccl").definition.notes
     text = (ROOT / "docs/architecture.md").read_text("utf-8")
     assert all(word in note and word in text for word in ("2.28.9", "2.30.4", "Debian and GitHub"))
+
+
+@pytest.mark.parametrize("name", PROJECT.recipe_names())
+def test_14_every_reasoning_recipe_says_how_many_tokens_a_request_needs(name: str) -> None:
+    if PROJECT.recipe(name).model.reasoning:
+        assert "max_tokens" in page(name)
+
+
+def test_15_a_shared_profile_loads_faster() -> None:
+    assert flags("nemotron-super", "fast-load")["load-format"] == "fastsafetensors"
+    assert levels("nemotron-super", "fast-load").get("GB10-021") is None
+
+
+@pytest.mark.parametrize("name", ["nemotron-super", "qwen3-coder-next", "gemma4-31b"])
+def test_16_pages_list_the_shared_profiles_that_fit(name: str) -> None:
+    listed = page(name).partition("## Profiles")[2]
+    assert "| ngram |" in listed
+    assert "| fast-load |" in listed
+    assert ("| expert-parallel |" in listed) == PROJECT.recipe(name).model.moe
+
+
+def test_16_a_profile_that_breaks_a_rule_is_not_listed() -> None:
+    assert "| fast-load |" not in page("gpt-oss-120b"), "NGC 26.04 has no fastsafetensors"
+
+
+def test_18_the_pool_is_not_a_context_window() -> None:
+    assert "not a context window" in TROUBLE
+    assert "N divided by" in TROUBLE
+
+
+def test_19_three_sparks_are_not_covered() -> None:
+    assert "Not covered: three and more Sparks" in TROUBLE
+
+
+def test_20_short_calls_turn_thinking_off() -> None:
+    assert "append `/no_think`" in TROUBLE
+
+
+def test_21_agents_have_a_page() -> None:
+    text = (ROOT / "docs/agents.md").read_text("utf-8")
+    for part in ("hermes gateway", "API_SERVER_KEY", ":8642/v1", "openssl rand -hex 32", "Open WebUI"):
+        assert part in text
+    assert "docs/agents.md" in (ROOT / "README.md").read_text("utf-8")
+    assert "--no-enable-prefix-caching" in page("qwen3.6-35b")
+    assert "openssl rand -hex 32" in page("qwen3.5-27b-dflash")
+
+
+def test_22_models_without_a_parser() -> None:
+    assert "between `<think>` and `</think>`" in TROUBLE
 
 
 def test_23_a_backend_in_the_speculative_configuration_is_a_warning_by_version() -> None:
@@ -107,6 +176,35 @@ def test_26_the_coder_thinks_with_a_parser() -> None:
     assert flags("gemma4-12b-coder")["reasoning-parser"] == "gemma4"
 
 
+@pytest.mark.parametrize("name", ["nemotron-nano", "gemma4-26b-dflash", "gemma4-31b-dflash"])
+def test_27_a_page_says_how_to_pin_before_it_builds(name: str) -> None:
+    text = page(name)
+    assert text.index(f"builder lock --update {PROJECT.recipe(name).base}") < text.index("builder build")
+
+
+@pytest.mark.parametrize("name", PROJECT.recipe_names())
+def test_28_commands_that_act_have_exec(name: str) -> None:
+    lines = [line for line in page(name).splitlines() if line.startswith(("builder prefetch", "builder run"))]
+    assert len(lines) >= 2
+    assert all(line.endswith("--exec") or "--netplan" in line for line in lines)
+
+
+def test_29_the_environment_has_what_layers_set() -> None:
+    text = page("minimax-m2.7-dual")
+    for variable in ("VLLM_MARLIN_USE_ATOMIC_ADD=1", "NCCL_IB_TIMEOUT=22", "VLLM_NCCL_SO_PATH", "HF_HOME=/models"):
+        assert variable in text
+
+
+def test_30_and_31_two_nodes_are_prepared_on_both() -> None:
+    text = page("minimax-m2.7-dual")
+    for part in ("netplan apply", "drop_caches", "on both Sparks", "two interfaces and two RDMA devices"):
+        assert part in text
+
+
+def test_35_pages_say_where_a_profile_goes() -> None:
+    assert "the same `--profile NAME` to `build`, `prefetch` and `run`" in page("gemma4-31b")
+
+
 @pytest.mark.parametrize("name", ["qwen3.6-27b-dflash", "qwen3.6-35b-dflash", "qwen3.5-27b-dflash"])
 def test_32_speeds_of_another_image_say_so(name: str) -> None:
     speed = PROJECT.recipe(name).speed
@@ -128,7 +226,3 @@ def test_33_qwen35_35b_serves_agents_and_says_whose_options_these_are() -> None:
 
 def test_34_the_cards_command_has_the_cards_length() -> None:
     assert flags("qwen3.6-35b", "card")["max-model-len"] == 262144
-
-
-def test_every_source_of_a_symptom_is_read_from_yaml() -> None:
-    assert yaml.safe_load((ROOT / "builder/guide/symptoms.yaml").read_text("utf-8"))

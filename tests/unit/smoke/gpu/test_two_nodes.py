@@ -109,8 +109,9 @@ class TestTwoNodes:
         assert found["serve-health"][0] == found["serve-answer"][0] == found["serve-stop"][0] == "pass"
         [head] = filter(is_server, machine.docker.containers)
         [worker] = filter(is_server, machine.peer.containers)
-        assert "ray start --head" in head.words[-1] and head.env["VLLM_HOST_IP"] == "192.168.100.10"
-        assert "ray start --address=192.168.100.10:6379" in worker.words[-1]
+        assert head.env["VLLM_HOST_IP"] == "192.168.100.10"
+        assert list(head.words[-6:]) == ["--nnodes", "2", "--node-rank", "0", "--master-addr", "192.168.100.10"]
+        assert list(worker.words[-5:]) == ["--node-rank", "1", "--master-addr", "192.168.100.10", "--headless"]
         assert worker.env["VLLM_HOST_IP"] == "192.168.100.11"
 
     def test_its_own_model_needs_a_peer(self, machine: Machine) -> None:
