@@ -26,7 +26,7 @@ def memory_of(machine: str | None) -> int | None:
         f"there is no machine {machine!r}",
         id="machine-unknown",
         cause=f"one of {', '.join(known)}",
-        next="builder doctor says which one this is",
+        next="builder doctor",
     )
 
 

@@ -70,7 +70,7 @@ def _execute(steps: list[Step]) -> None:
                 f"{check[1][4]}: files differ from the hub's checksums, or are missing",
                 id="weights-differ",
                 cause="see the message above",
-                next="delete the file that differs; builder prefetch --exec downloads what is missing",
+                next=f"{' '.join(check[1])}, then delete the files that it names, and run prefetch again",
             )
     say(f"verified: the files of {', '.join(check[1][4] for check in checks)} have the hub's checksums")
 
