@@ -20,6 +20,7 @@ COMMANDS = {
     "list": ("recipe.list:list_", "List recipes, bases or layers."),
     "show": ("recipe.show:show", "Show all facts about one recipe, base or layer."),
     "new": ("recipe.new:new", "Write the start of a new recipe or layer."),
+    "add": ("recipe.add:add", "Add a layer of wheels: layer, request and lock."),
     "lint": ("recipe.lint:lint", "Check recipes against the rules of the hardware."),
     "rules": ("recipe.rules:rules", "List the rules of the hardware, or explain one."),
     "lock": ("lock:lock", "Resolve, update or check the lock, and pin bases."),

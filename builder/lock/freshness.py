@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from builder.errors import InvalidError
@@ -22,20 +22,37 @@ SourceKey = tuple[str, str]
 """Name and version of a source."""
 
 
-def check(locks: Path) -> list[Problem]:
+def existing(folders: Sequence[Path], name: str) -> LockSection | InvalidError | None:
+    """A section as it is in the first of the folders that has it; None when none has."""
+    for folder in folders:
+        path = folder / f"{name}.json"
+        if path.exists():
+            try:
+                return load_section(path)
+            except InvalidError as error:
+                return error
+    return None
+
+
+def check(locks: Path, others: Sequence[Path] = ()) -> list[Problem]:
     """The problems of the sections in the folder `locks`, by section name; empty when all match their requests.
+
+    others: folders with further sections, which requests may name under `without`.
 
     Every section that `requests.yaml` names must exist, be resolved from exactly that request and beside the current
     contents of the sections that it leaves out, and be unchanged since. Raises InvalidError when `requests.yaml` itself
     is not valid.
     """
-    requests = load_requests(locks / REQUESTS)
+    requests = load_requests(locks / REQUESTS, {path.stem for folder in others for path in folder.glob("*.json")})
     there: dict[str, LockSection | InvalidError] = {}
     for path in sorted(locks.glob("*.json")):
         try:
             there[path.stem] = load_section(path)
         except InvalidError as error:
             there[path.stem] = error
+    beside = dict[str, LockSection | InvalidError | None](there)
+    needed = {name for wheels in requests.wheels.values() for name in wheels.without}
+    beside |= {name: existing(others, name) for name in sorted(needed - there.keys())}
     problems = []
     for name, request in requested(requests).items():
         kind: Kind = "debs" if isinstance(request, DebRequest) else "wheels"
@@ -45,11 +62,11 @@ def check(locks: Path) -> list[Problem]:
             problems.append(Problem(kind, name, "is not locked yet", command))
         elif isinstance(section, InvalidError):
             problems.append(Problem(kind, name, str(section), f"builder lock --update {name}"))
-        elif what := stale(section, request, there):
+        elif what := stale(section, request, beside):
             problems.append(Problem(kind, name, what, command))
         else:
             for other in request.without if isinstance(request, WheelRequest) else ():
-                if what := _overlap(section, there.get(other), other):
+                if what := _overlap(section, beside.get(other), other):
                     problems.append(Problem(kind, name, what, f"builder lock --update {name}"))
     for name in sorted(there.keys() - requested(requests).keys()):
         problems += _unrequested(name, there[name])

@@ -10,27 +10,32 @@ from builder.errors import BuilderError, InvalidError, PinError, UsageError
 from builder.inputs import hosts
 from builder.lock.debs import resolve_debs
 from builder.lock.findings import Change, Kind, LockReport, problem
-from builder.lock.freshness import REQUESTS, requested, stale
+from builder.lock.freshness import REQUESTS, existing, requested, stale
 from builder.lock.seal import is_sealed, sealed, versions_digest
 from builder.lock.selection import LockContext
 from builder.lock.wheels import resolve_wheels
 from builder.model.lock import Deb, DebLock, DebRequest, LockRequests, LockSection, Wheel, WheelLock, WheelRequest
-from builder.model.lockfile import load_section, write_section
+from builder.model.lockfile import write_section
 from builder.project import closest
 
 Request = DebRequest | WheelRequest
 
 
-def resolve(name: str, request: Request, locks: Path) -> LockSection:
-    """The section that `request` resolves to today, from the network; nothing is written."""
+def resolve(name: str, request: Request, folders: Sequence[Path]) -> LockSection:
+    """The section that `request` resolves to today, from the network; nothing is written.
+
+    folders: where the sections are that it leaves out.
+    """
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if isinstance(request, DebRequest):
         return DebLock(name=name, locked=now, request=request, packages=resolve_debs(request, hosts.deb_roots()))
     present: list[Wheel] = []
     for other in request.without:
-        section = load_section(locks / f"{other}.json")
+        section = existing(folders, other)
+        if isinstance(section, InvalidError):
+            raise section
         if not isinstance(section, WheelLock):
-            where = str(locks / f"{name}.json")
+            where = str(folders[0] / f"{name}.json")
             raise InvalidError(f"{other} holds no wheels", id="lock-section-not-wheels", where=where)
         present += section.wheels
     wheels = resolve_wheels(request, present, hosts.wheel_indexes()[0])
@@ -38,7 +43,7 @@ def resolve(name: str, request: Request, locks: Path) -> LockSection:
 
 
 def update_sections(
-    context: LockContext, report: LockReport, resolver: Callable[[str, Request, Path], LockSection] = resolve
+    context: LockContext, report: LockReport, resolver: Callable[[str, Request, Sequence[Path]], LockSection] = resolve
 ) -> None:
     """Resolve the selected sections and write those that changed; `report` receives changes and failures.
 
@@ -51,13 +56,14 @@ def update_sections(
     requests = context.requests
     for name in select(requests, context.selection.sections):
         request = requested(requests)[name]
-        old = _existing(locks / f"{name}.json")
-        without = {other: _existing(locks / f"{other}.json") for other in getattr(request, "without", ())}
+        found = existing([locks], name)
+        old = None if isinstance(found, InvalidError) else found
+        without = {other: existing(context.folders, other) for other in getattr(request, "without", ())}
         if not context.update and old is not None and stale(old, request, without) is None:
             continue
         context.say(f"resolving {name}")
         try:
-            new = resolver(name, request, locks)
+            new = resolver(name, request, context.folders)
         except BuilderError as error:
             if not context.keep_going:
                 raise
@@ -92,13 +98,6 @@ def select(requests: LockRequests, names: Sequence[str]) -> list[str]:
     wanted = set(names) or set(known)
     wanted |= {name for name, request in requests.wheels.items() if wanted & set(request.without)}
     return [name for name in known if name in wanted]
-
-
-def _existing(path: Path) -> LockSection | None:
-    try:
-        return load_section(path) if path.exists() else None
-    except InvalidError:
-        return None
 
 
 def _changes(old: LockSection | None, new: LockSection) -> list[Change]:

@@ -71,7 +71,13 @@ class LockContext:
     @cached_property
     def requests(self) -> LockRequests:
         """The contents of requests.yaml; empty without such a file."""
-        return load_requests(self.locks / REQUESTS) if self.locks else LockRequests()
+        return load_requests(self.locks / REQUESTS, self.project.section_names()) if self.locks else LockRequests()
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The folders that may hold a section, in the order of the search: that of the requests first."""
+        others = (root / "recipes/locks" for root in self.project.roots)
+        return tuple(dict.fromkeys([*([self.locks] if self.locks else []), *others]))
 
     @property
     def is_own(self) -> bool:

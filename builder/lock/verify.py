@@ -24,7 +24,7 @@ def verify(context: LockContext) -> list[Problem]:
 
 def _local(context: LockContext) -> list[Problem]:
     selection = context.selection
-    problems = check(context.locks) if context.locks else []
+    problems = check(context.locks, context.folders) if context.locks else []
     if selection.all:
         problems += _own_sections(context)
         problems += unmet(context.project)

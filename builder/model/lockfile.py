@@ -6,6 +6,7 @@ A section has one entry per line, so that a change of one package is a change of
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +47,10 @@ def load_section(path: Path) -> LockSection:
     return section
 
 
-def load_requests(path: Path) -> LockRequests:
+def load_requests(path: Path, elsewhere: Collection[str] = ()) -> LockRequests:
     """`requests.yaml`. Keys that start with x- hold values that other keys refer to by YAML anchors.
 
-    Raises InvalidError.
+    elsewhere: the sections of other folders, which `without` may name too. Raises InvalidError.
     """
     text = read_text(path)
     data = parse_yaml(text, str(path))
@@ -58,13 +59,13 @@ def load_requests(path: Path) -> LockRequests:
     requests = build(data, LockRequests, where=str(path), text=text)
     for name, request in requests.wheels.items():
         for other in request.without:
-            if other == name or other not in requests.wheels:
+            if other == name or (other not in requests.wheels and other not in elsewhere):
                 raise InvalidError(
                     f"wheels.{name}.without: there is no other section {other!r}",
                     id="request-without-unknown",
                     where=str(path),
                 )
-            if requests.wheels[other].without:
+            if other in requests.wheels and requests.wheels[other].without:
                 raise InvalidError(
                     f"wheels.{name}.without: {other!r} has `without` itself",
                     id="request-without-nested",

@@ -73,8 +73,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(body[:1])
                 self.mirror.stop.wait(20)
                 self.close_connection = True
-            else:
+            elif self.command != "HEAD":
                 self.wfile.write(body)
+
+    # uv asks for the length of a wheel first.
+    do_HEAD = do_GET
 
     def log_message(self, format: str, *args: object) -> None:
         pass

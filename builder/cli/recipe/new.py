@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import yaml
 
 from builder.cli.output import say
 from builder.errors import UsageError
@@ -14,6 +15,7 @@ from builder.knowledge.families import has_experts, weights_of
 from builder.project import Project
 
 NO_MODEL = "owner/model"
+BASE = "hermetic-0.23"
 
 RECIPE = """\
 name: {name}
@@ -64,20 +66,22 @@ def new(
     kind: Annotated[str, typer.Argument(help="recipe or layer.")],
     name: Annotated[str, typer.Argument(help="Name of the new recipe or layer.")],
     model: Annotated[str, typer.Option("--model", help="For a recipe: repository of the model.")] = NO_MODEL,
-    base: Annotated[str, typer.Option("--base", help="For a recipe: its base.")] = "hermetic-0.23",
+    base: Annotated[
+        str | None,
+        typer.Option("--base", help="For a recipe: its base; default: hermetic-0.23, or the extended recipe's."),
+    ] = None,
     extends: Annotated[
         str | None, typer.Option("--extends", help="For a recipe: the recipe of which it is a variant.")
     ] = None,
+    layer: Annotated[
+        list[str] | None,
+        typer.Option("--layer", help="For a variant: a layer besides those of the extended recipe. May be repeated."),
+    ] = None,
 ) -> None:
     """Write the start of a new recipe or layer into the current folder, and print its path."""
-    if not re.fullmatch(r"[a-z][a-z0-9._-]{0,63}", name):
-        raise UsageError(
-            f"{name!r} is not a valid name",
-            id="name-invalid",
-            cause="a name has lower-case letters, digits, dots, hyphens and underscores, and starts with a letter",
-        )
+    check_new_name(name)
     if kind == "recipe":
-        path, text = _new_recipe(name, base, extends)
+        path, text = _new_recipe(name, base or ("" if extends else BASE), extends, layer or [])
         use = f"builder lint {name}; builder plan --recipe {name}; builder build --recipe {name}"
         hint = f"read and change the file; {use}"
     elif kind == "layer":
@@ -88,15 +92,31 @@ def new(
     if path.exists():
         raise UsageError(f"{path} exists already", id="new-file-exists")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text.format(name=name, base=base, extends=extends, **_model(model)), "utf-8")
+    path.write_text(text.format(name=name, base=base or BASE, extends=extends, **_model(model)), "utf-8")
     print(path)
     say(f"next: {hint}")
 
 
-def _new_recipe(name: str, base: str, extends: str | None) -> tuple[Path, str]:
+def check_new_name(name: str) -> None:
+    """Raises UsageError for a name that no recipe or layer can have."""
+    if not re.fullmatch(r"[a-z][a-z0-9._-]{0,63}", name):
+        raise UsageError(
+            f"{name!r} is not a valid name",
+            id="name-invalid",
+            cause="a name has lower-case letters, digits, dots, hyphens and underscores, and starts with a letter",
+        )
+
+
+def _new_recipe(name: str, base: str, extends: str | None, layers: list[str]) -> tuple[Path, str]:
     """The path and template of a recipe. Raises UsageError for a name that builder's own recipes use."""
     project = Project()
-    project.recipe(extends) if extends else project.base(base)
+    if layers and not extends:
+        raise UsageError("--layer belongs to a variant", id="new-layer-without-extends", next="add --extends RECIPE")
+    if base:
+        project.base(base)
+    variant = VARIANT + (f"base: {base}\ncompatible: []\n" if base else "")
+    if extends:
+        variant += _with_layers(project, extends, layers)
     path = Path("recipes") / f"{name}.yaml"
     if name in project.recipe_names() and not path.exists():
         raise UsageError(
@@ -104,7 +124,20 @@ def _new_recipe(name: str, base: str, extends: str | None) -> tuple[Path, str]:
             id="new-recipe-bundled",
             next=f"builder new recipe MY-NAME --extends {name}",
         )
-    return path, VARIANT if extends else RECIPE
+    return path, variant if extends else RECIPE
+
+
+def _with_layers(project: Project, extends: str, more: list[str]) -> str:
+    """The key `layers` of a variant with more layers, as a template; empty when it has none."""
+    uses: list[Any] = [{use.layer: dict(use.set)} if use.set else use.layer for use in project.recipe(extends).layers]
+    if not more:
+        return ""
+    for name in more:
+        project.layer(name)
+    # The entrypoint is last by convention.
+    at = len(uses) - (uses[-1:] == ["entrypoint"])
+    text = yaml.safe_dump({"layers": [*uses[:at], *more, *uses[at:]]}, sort_keys=False, default_flow_style=None)
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _new_layer(name: str) -> Path:

@@ -78,6 +78,17 @@ def test_a_document_is_followed_to_its_end(document: str, tmp_path: Path) -> Non
     assert {"new", "lint", "plan"} <= set(newcomer.ran)
 
 
+@pytest.mark.network
+def test_wheels_are_added_in_an_empty_folder_as_the_document_says(tmp_path: Path) -> None:
+    newcomer = Newcomer(tmp_path)
+    (commands,) = [text for language, text in steps("add-wheels") if language == "sh"]
+    for line in commands.splitlines():
+        newcomer.run(line)
+    assert newcomer.ran == ["add", "new", "lint", "plan", "plan"]
+    text = (tmp_path / "recipes/locks/requests.yaml").read_text("utf-8")
+    assert 'without: ["vllm-0.20.0-cp313", "audio-0.20.0-cp313"]' in text
+
+
 def test_the_compiled_example_renders(tmp_path: Path) -> None:
     newcomer = Newcomer(tmp_path)
     for language, text in steps("add-a-layer"):
