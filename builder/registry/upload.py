@@ -1,7 +1,9 @@
-"""Writes to a registry: blobs, mounted from another repository or uploaded in one request, and manifests."""
+"""Writes to a registry: blobs, mounted from another repository or uploaded, and manifests."""
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -13,10 +15,15 @@ from builder.oci.manifest import verified
 from builder.registry.config import Endpoint
 from builder.registry.errors import TransientError
 from builder.registry.session import RegistrySession, pull, push
-from builder.registry.transport import next_url
+from builder.registry.transport import Body, next_url
+from builder.registry.unfinished import Remembered, remembered
 
 if TYPE_CHECKING:
     import requests
+
+RESUMABLE = 16 << 20
+"""Bytes from which a blob can go on where it stopped; a smaller one is sent in one request."""
+_RANGE = re.compile(r"(?:bytes=)?0-([0-9]{1,18})")
 
 
 def mount_blob(session: RegistrySession, target: Reference, digest: Digest, source_repository: str) -> bool:
@@ -44,44 +51,158 @@ def mount_blob(session: RegistrySession, target: Reference, digest: Digest, sour
 def upload_blob(
     session: RegistrySession, target: Reference, digest: Digest, size: int, chunks: Callable[[], Iterator[bytes]]
 ) -> None:
-    """Stream a blob of `size` bytes in one PUT; start again with new `chunks` when the connection breaks.
+    """Upload a blob of `size` bytes. chunks: called for every attempt.
 
-    Raises PinError when the chunks do not match `digest`, NetworkError when the registry refuses them.
+    A large blob goes on where it stopped, also in a later process, if the registry has kept what arrived; else it
+    starts again. Raises PinError when the chunks do not match `digest`, NetworkError when the registry refuses them.
     """
     endpoint = session.config.origin(target.registry)
-    budget = session.transport.retry_policy.budget()
-    what = f"{target.repository}@{digest}"
-    while True:
-        url = _start(session, endpoint, target, what)
+    name = f"{endpoint.base}/{target.repository}@{digest}"
+    with remembered(name) if size >= RESUMABLE else contextlib.nullcontext(Remembered()) as place:
+        _Upload(session, endpoint, target, digest, size, chunks, place).run()
+
+
+class _Upload:
+    """One blob on its way. url: of the upload, None before it is started. sent: bytes that the registry has of it."""
+
+    def __init__(
+        self,
+        session: RegistrySession,
+        endpoint: Endpoint,
+        target: Reference,
+        digest: Digest,
+        size: int,
+        chunks: Callable[[], Iterator[bytes]],
+        place: Remembered,
+    ) -> None:
+        self._session, self._endpoint, self._target = session, endpoint, target
+        self._digest, self._size, self._chunks = digest, size, chunks
+        self._place = place
+        self._what = f"{target.repository}@{digest}"
+        self._url = place.url
+        self._sent = 0
+        self._in_parts = size >= RESUMABLE
+        self._is_known = self._url is None
+        """Whether `sent` is what the registry has."""
+
+    def run(self) -> None:
+        policy = self._session.transport.retry_policy
+        budget = policy.budget()
+        while True:
+            before = self._sent
+            try:
+                if not self._is_known:
+                    self._ask()
+                    if self._sent > before:
+                        budget = policy.budget()
+                resumed = self._sent > 0
+                response = self._send()
+            except OtherSourceError:
+                self._restart()  # the chunks then come from another endpoint
+                continue
+            except TransientError as error:
+                if not budget.again(error.pause):
+                    raise
+                self._is_known = not self._in_parts
+                if not self._in_parts:
+                    self._restart()
+                continue
+            if response.status_code == 201:
+                self._finish(response)
+                return
+            if self._in_parts and response.status_code in (405, 501):
+                self._in_parts = False  # a registry that takes a blob in one request only
+            # 401: the token expired meanwhile. 404, 416: the registry dropped the upload, or has other bytes of it; so
+            # it has when it refuses the whole of what was sent in parts.
+            elif not (response.status_code in (401, 404, 416) or resumed) or not budget.again():
+                self._place.forget()
+                raise _refused(self._session, response, self._endpoint, self._what)
+            response.close()
+            self._restart()
+
+    def _restart(self) -> None:
+        self._url, self._sent, self._is_known = None, 0, True
+        self._place.forget()
+
+    def _ask(self) -> None:
+        """Ask the registry how much of the upload it has; if it does not say, start again."""
+        assert self._url is not None
         try:
-            response = session.send(
-                endpoint,
-                "PUT",
-                f"{url}{'&' if '?' in url else '?'}digest={quote(digest)}",
-                push(target.repository),
-                headers={"Content-Type": "application/octet-stream"},
-                body=lambda: _body(verified(chunks(), digest, what, size), size),
+            response = self._session.send(self._endpoint, "GET", self._url, push(self._target.repository), once=True)
+        except TransientError:
+            raise
+        except NetworkError:
+            self._restart()
+            return
+        response.close()
+        found = _RANGE.fullmatch(response.headers.get("Range", ""))
+        if response.status_code != 204 or found is None or int(found[1]) >= self._size:
+            self._restart()
+            return
+        # An empty upload is 0-0, too.
+        self._sent, self._is_known = int(found[1]) + 1 if int(found[1]) else 0, True
+        self._follow(response)
+
+    def _send(self) -> requests.Response:
+        """Send what is left. Returns the answer that ends the upload, or the first one that is not as expected."""
+        if self._url is None:
+            self._url = _start(self._session, self._endpoint, self._target, self._what)
+        if not self._in_parts:
+            return self._put(lambda: _body(self._rest(), self._size))
+        self._place.keep(self._url)
+        headers = {"Content-Type": "application/octet-stream"}
+        if self._sent:
+            headers["Content-Range"] = f"{self._sent}-{self._size - 1}"
+        if self._sent < self._size:
+            response = self._session.send(
+                self._endpoint,
+                "PATCH",
+                self._url,
+                push(self._target.repository),
+                headers=headers,
+                body=lambda: _body(self._rest(), self._size - self._sent),
                 once=True,
             )
-        except OtherSourceError:
-            continue  # the chunks then come from another endpoint
-        except TransientError as error:
-            if not budget.again(error.pause):
-                raise
-            continue
-        if response.status_code == 201:
+            if response.status_code != 202:
+                return response
             response.close()
-            if response.headers.get("Docker-Content-Digest", digest) != digest:
-                raise PinError(
-                    "the registry stored another blob",
-                    id="registry-stored-other-blob",
-                    where=f"{endpoint.host}: {what}",
-                )
-            return
-        # 401: the token expired between POST and PUT. 404, 416: the registry dropped the upload.
-        if response.status_code not in (401, 404, 416) or not budget.again():
-            raise _refused(session, response, endpoint, what)
+            self._follow(response)
+        return self._put(b"")
+
+    def _put(self, body: Body) -> requests.Response:
+        assert self._url is not None
+        return self._session.send(
+            self._endpoint,
+            "PUT",
+            f"{self._url}{'&' if '?' in self._url else '?'}digest={quote(self._digest)}",
+            push(self._target.repository),
+            headers={"Content-Type": "application/octet-stream", **({"Content-Length": "0"} if body == b"" else {})},
+            body=body,
+            once=True,
+        )
+
+    def _rest(self) -> Iterator[bytes]:
+        """The bytes after those that the registry has. All of them are hashed."""
+        skip = self._sent
+        for chunk in verified(self._chunks(), self._digest, self._what, self._size):
+            if rest := chunk[skip:]:
+                yield rest
+            skip = max(0, skip - len(chunk))
+
+    def _follow(self, response: requests.Response) -> None:
+        if location := response.headers.get("Location"):
+            self._url = next_url(response.url, location)
+            self._place.keep(self._url)
+
+    def _finish(self, response: requests.Response) -> None:
         response.close()
+        self._place.forget()
+        if response.headers.get("Docker-Content-Digest", self._digest) != self._digest:
+            raise PinError(
+                "the registry stored another blob",
+                id="registry-stored-other-blob",
+                where=f"{self._endpoint.host}: {self._what}",
+            )
 
 
 def put_manifest(

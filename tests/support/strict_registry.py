@@ -11,6 +11,7 @@ import contextlib
 import json
 import re
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ _ROUTES = [
 ]
 _MOST = 4 << 20
 """Bytes of a manifest."""
+_PIECE = 1 << 20
 
 
 @dataclass
@@ -53,6 +55,13 @@ class StrictRegistry:
     asked: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    cuts: list[int] = field(default_factory=list)
+    """Break the next connections after so many bytes of a PATCH; what came before is kept."""
+    received: int = 0
+    """Bytes of blobs."""
+    pause: float = 0.0
+    """Seconds between two megabytes of a body."""
+    methods: tuple[str, ...] = ("POST", "PATCH", "PUT", "GET", "HEAD")
 
 
 class _Refused(Exception):
@@ -68,6 +77,9 @@ class _Handler(BaseHTTPRequestHandler):
     def handle_request(self) -> None:
         self.registry.asked.append(f"{self.command} {self.path}")
         body = self._body()
+        if self.command not in self.registry.methods:
+            self._answer(405)
+            return None
         url = urlsplit(self.path)
         query = {name: values[-1] for name, values in parse_qs(url.query).items()}
         try:
@@ -90,13 +102,22 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            return self._plain_body(int(self.headers.get("Content-Length", 0)))
         parts = []
         while size := int(self.rfile.readline(), 16):
             parts.append(self.rfile.read(size))
             self.rfile.readline()
         self.rfile.readline()
         return b"".join(parts)
+
+    def _plain_body(self, size: int) -> bytes:
+        cut = self.registry.cuts.pop(0) if self.command == "PATCH" and self.registry.cuts else size
+        body = bytearray()
+        while len(body) < min(size, cut) and (data := self.rfile.read(min(_PIECE, min(size, cut) - len(body)))):
+            body += data
+            time.sleep(self.registry.pause)
+        self.close_connection = len(body) < size
+        return bytes(body)
 
     def _answer(self, status: int, body: bytes = b"", **headers: str) -> None:
         self.send_response(status)
@@ -137,17 +158,21 @@ class _Handler(BaseHTTPRequestHandler):
         if data is None:
             raise _Refused(404, "BLOB_UPLOAD_UNKNOWN")
         if self.command == "GET":
-            return self._answer(204, Location=self.path, Range=f"0-{max(len(data) - 1, 0)}")
+            place = f"/v2/{name}/blobs/uploads/{session}?state={len(data)}"
+            return self._answer(204, Location=place, Range=f"0-{max(len(data) - 1, 0)}")
         # The query of the Location is a part of it.
-        if query.get("state") != str(len(data)):
+        if "state" not in query:
             raise _Refused(400, "BLOB_UPLOAD_INVALID")
         if body:
             if self.headers.get("Content-Type") != "application/octet-stream":
                 raise _Refused(400, "BLOB_UPLOAD_INVALID")
-            given = self.headers.get("Content-Range")
-            if given is not None and given != f"{len(data)}-{len(data) + len(body) - 1}":
+            given = self.headers.get("Content-Range", "0-")
+            if not given.startswith(f"{len(data)}-"):
                 raise _Refused(416, "BLOB_UPLOAD_INVALID")
             data += body
+            self.registry.received += len(body)
+        if self.close_connection:
+            return None
         if self.command == "PATCH":
             place = f"/v2/{name}/blobs/uploads/{session}?state={len(data)}"
             return self._answer(202, Location=place, Range=f"0-{len(data) - 1}")
