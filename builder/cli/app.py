@@ -35,6 +35,7 @@ COMMANDS = {
     "sbom": ("sbom:sbom", "Print what an image consists of, as CycloneDX or SPDX."),
     "bisect": ("compare.bisect:bisect", "Find the change that makes an image bad."),
     "push": ("image.push:push", "Push a built image and print its reference."),
+    "site": ("site:site", "Write a catalogue of images as HTML pages."),
     "serve": ("share.serve:serve", "Serve the store as a read-only registry."),
     "load": ("image.load:load", "Load a built image into docker."),
     "mirror": ("image.mirror:mirror", "Copy all inputs of recipes to a folder or a registry."),

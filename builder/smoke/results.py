@@ -65,15 +65,24 @@ def read_results(folder: Path, digest: Digest) -> Report | None:
     """The results of one image, None without a file. Raises InvalidError when the file is damaged."""
     path = results_path(folder, digest)
     try:
-        data: dict[str, Any] = parse_json(read_regular(path, LIMIT))
-        names = {field.name for field in fields(Result)}
-        results = [Result(**{name: row[name] for name in names & set(row)}) for row in data["results"]]
-        if data["digest"] != digest or not {result.status for result in results} <= set(get_args(Status)):
-            raise ValueError
-        return Report(digest, results, [str(note) for note in data["notes"]])
+        data = read_regular(path, LIMIT)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError):
+    except OSError:
+        data = b""
+    return parse_results(data, digest, str(path))
+
+
+def parse_results(data: bytes, digest: Digest, where: str) -> Report:
+    """The results of one image, from a file. where: for the message. Raises InvalidError."""
+    try:
+        found: dict[str, Any] = parse_json(data)
+        names = {field.name for field in fields(Result)}
+        results = [Result(**{name: row[name] for name in names & set(row)}) for row in found["results"]]
+        if found["digest"] != digest or not {result.status for result in results} <= set(get_args(Status)):
+            raise ValueError
+        return Report(digest, results, [str(note) for note in found["notes"]])
+    except (ValueError, KeyError, TypeError):
         raise InvalidError(
-            "not results of this image", id="results-invalid", where=str(path), next="remove the file and test again"
+            "not results of this image", id="results-invalid", where=where, next="remove the file and test again"
         ) from None

@@ -25,7 +25,7 @@ def offers(store: Store, project: Project, wanted: PlanRequest) -> list[PlanRequ
     alike.sort(key=lambda image: image.base not in {base.name for base in named})
     found: list[PlanRequest] = []
     for image in alike:
-        request = _request_of(image, project, wanted)
+        request = request_of(image, project, wanted)
         if request is not None and request not in found and all(map(store.layer, filter(None, image.layers.values()))):
             found.append(request)
         if len(found) == _MOST:
@@ -33,7 +33,7 @@ def offers(store: Store, project: Project, wanted: PlanRequest) -> list[PlanRequ
     return found
 
 
-def _request_of(image: StoredImage, project: Project, wanted: PlanRequest) -> PlanRequest | None:
+def request_of(image: StoredImage, project: Project, wanted: PlanRequest) -> PlanRequest | None:
     """The request whose plan is that of the image, with the wanted word for the base where it names that base.
 
     None when the project has changed, or when the image has another compression.
