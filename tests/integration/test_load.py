@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,8 @@ from builder.share.library import Library
 from builder.share.server import Server
 from builder.store.store import Store
 from tests.support.cli import Cli
+from tests.support.registry import running
+from tests.support.statements import new_key
 
 pytestmark = pytest.mark.engine
 NAME = "builder-test-load:1"
@@ -62,3 +65,29 @@ def test_docker_pulls_from_serve(loading: Cli) -> None:
         assert docker("image", "rm", f"{server.host}/tiny:tiny").returncode == 0
     with Server(Library(Store(loading.folder / "store")), token="right") as server:
         assert docker("pull", "--platform", "linux/arm64", f"{server.host}/tiny:tiny").returncode != 0
+
+
+@pytest.mark.skipif(shutil.which("docker-registry") is None, reason="docker-registry is not installed")
+def test_docker_pulls_what_a_policy_allows(loading: Cli, tmp_path: Path) -> None:
+    private, public = new_key(loading.folder, "own")
+    _, stranger = new_key(loading.folder, "other")
+    with running(tmp_path) as host:
+        target = f"{host}/load/tiny:1"
+        assert loading("build", "--recipe", "tiny").code == 0
+        digest = loading("push", target, "--recipe", "tiny", "--key", str(private)).out.strip().rpartition("@")[2]
+        words = ("load", "--image", target, "--tag", NAME)
+        rules = loading.folder / "policy.yaml"
+        rules.write_text(f"signed: [{{key: {stranger.name}}}]\n")
+        loading(*words, "--policy", str(rules)).failed(4, "policy-unmet")
+        assert docker("image", "inspect", NAME).returncode != 0
+        rules.write_text(f"signed: [{{key: {public.name}}}]\n")
+        done = loading(*words, "--policy", str(rules))
+        assert (done.code, done.out) == (0, f"{NAME}\n"), done.err
+    (found,) = json.loads(docker("image", "inspect", NAME).stdout)
+    assert any(name.endswith(f"@{digest}") for name in found["RepoDigests"])
+
+
+def test_one_image_is_named(cli: Cli) -> None:
+    cli("load").failed(2, "load-image-missing")
+    cli("load", "--recipe", "tiny", "--image", "a.example/b:1").failed(2, "load-two-images")
+    cli("load", "--recipe", "tiny", "--policy", "x").failed(2, "policy-without-image")
