@@ -17,7 +17,7 @@ from builder import __version__
 INTERRUPTED = 130
 
 COMMANDS = {
-    "list": ("recipe.list:list_", "List recipes, bases or layers."),
+    "list": ("recipe.list:list_", "List recipes, bases, layers or profiles."),
     "show": ("recipe.show:show", "Show all facts about one recipe, base or layer."),
     "new": ("recipe.new:new", "Write the start of a new recipe or layer."),
     "add": ("recipe.add:add", "Add a layer of wheels: layer, request and lock."),

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from builder.text import escaped, printable
+
+_CUT = 16
+"""Characters of the shortest column that is worth cutting."""
 
 
 def say(text: str) -> None:
@@ -20,24 +25,45 @@ def print_json(value: Any) -> None:
     print(escaped(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
-def print_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    """Print rows on standard output. columns: the keys of the values to show, which are also the headings."""
-    # rich takes 60 ms to import, and most commands print no table.
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def print_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, needed: int | None = None) -> None:
+    """Print a heading and one line for each row on standard output.
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(column.upper().replace("_", " "), overflow="fold")
-    for row in rows:
-        # As Text: square brackets in a plain string are rich's markup.
-        table.add_row(*(Text(printable(_cell(row[column]))) for column in columns))
-    console = Console()
-    if not console.is_terminal:
-        console.width = 200
-    console.print(table)
+    columns: the keys of the values to show, which are also the headings. On a terminal that is too narrow, the columns
+    after the first `needed` ones (default: all) are cut or left out from the right; --json has all values.
+    """
+    table = [[column.upper().replace("_", " ") for column in columns]]
+    table += [[printable(_cell(row[column])) for column in columns] for row in rows]
+    widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
+    if sys.stdout.isatty():
+        widths = _fitting(widths, len(columns) if needed is None else needed, terminal_width())
+    for cells in table:
+        line = (
+            (text if len(text) <= width else text[: width - 1] + "…").ljust(width)
+            for text, width in zip(cells, widths, strict=False)
+        )
+        print("  ".join(line).rstrip())
+
+
+def terminal_width() -> int:
+    """The columns of the terminal: COLUMNS, else of the one that standard output is, else 80."""
+    with contextlib.suppress(ValueError, OSError):
+        # Not shutil's function: it looks at the stream that this process replaced.
+        return int(os.environ.get("COLUMNS") or os.get_terminal_size(sys.stdout.fileno()).columns) or 80
+    return 80
+
+
+def _fitting(widths: Sequence[int], needed: int, most: int) -> list[int]:
+    """The widths of the columns that fit into `most` characters; the last one may be cut."""
+    shown: list[int] = []
+    for number, width in enumerate(widths):
+        left = most - sum(shown) - 2 * len(shown)
+        if number < needed or width <= left:
+            shown.append(width)
+            continue
+        if left >= _CUT:
+            shown.append(left)
+        break
+    return shown
 
 
 def _cell(value: Any) -> str:

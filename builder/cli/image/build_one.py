@@ -87,7 +87,7 @@ def build_one(store: Store, plan: Plan, request: BuildRequest) -> BuildResult:
                 offline=request.offline,
                 listener=progress.on_event,
                 log=progress.on_log,
-                announce=lambda needs: _announce(store, needs, mirror=request.mirror is not None),
+                announce=lambda needs: _announce(store, needs, progress, mirror=request.mirror is not None),
                 jobs=request.jobs,
                 source=request.mirror,
                 cache=request.cache,
@@ -117,8 +117,9 @@ def _state(built: Built, layer: str) -> str:
     return "cached" if layer in built.records else "config"
 
 
-def _announce(store: Store, needs: Needs, *, mirror: bool) -> None:
+def _announce(store: Store, needs: Needs, progress: Progress, *, mirror: bool) -> None:
     """Print the number of layers and the sizes before the build starts."""
+    progress.expect((layer.id for layer in needs.layers), needs.download)
     free = shutil.disk_usage(store.root).free
     verb = "copy from the mirror" if mirror else "download"
     say(

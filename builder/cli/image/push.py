@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -68,7 +69,7 @@ def push(
     results = _results(store, built.image.digest, request) if with_results else None
     for note in built.plan.notes:
         say(f"warning: {note}")
-    digest = push_image(built.image, store, target, _print_blob)
+    digest = push_image(built.image, store, target, _print_blobs(built))
     client = Registry()
     inputs = _push_inputs(client, target, built, store, mirror_source(mirror)) if with_inputs else None
     revision = revision_of(project.roots[0])
@@ -85,8 +86,18 @@ def push(
     print(target.pinned(digest))
 
 
-def _print_blob(digest: Digest, state: str, count: int) -> None:
-    say(f"  {digest[:19]} {state:9} {size(count):>10}")
+def _print_blobs(built: Built) -> Callable[[Digest, str, int], None]:
+    """Prints each blob when it is in the registry: its layer, or `base`, and how many there are."""
+    names = {record.digest: name for name, record in built.records.items()}
+    blobs = {layer.digest for layer in built.image.layers}
+    done: list[Digest] = []
+
+    def listener(digest: Digest, state: str, count: int) -> None:
+        done.append(digest)
+        place = f"[{len(done)}/{len(blobs)}]"
+        say(f"  {place:>7} {names.get(digest, 'base'):24} {state:9} {size(count):>10}  {digest[:19]}")
+
+    return listener
 
 
 def _results(store: Store, digest: Digest, request: PlanRequest) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from builder.cli.image.test_subject import Subject
-from builder.cli.output import say
+from builder.cli.output import counted, say, size
 from builder.cli.request import PlanRequest, open_store
 from builder.errors import UsageError
 from builder.model.check import Check
@@ -54,6 +54,8 @@ def run_tiers(subject: Subject, request: TestRequest) -> Report:
     """Run the checks of every requested tier. Raises BuilderError when a tier cannot start."""
     checks = [check for check in subject.checks if request.picks(check)]
     report = Report(subject.image.digest)
+    total = sum(layer.size for layer in subject.image.layers)
+    say(f"{subject.name}: reading {counted(len(subject.image.layers), 'layer')}, {size(total)}")
     if "static" in request.tiers:
         report.add(run_static_tier(subject, checks, [check for check in ALWAYS if request.picks(check)]))
     if "cpu" in request.tiers:

@@ -1,4 +1,4 @@
-"""`builder list`: recipes, bases and layers as tables."""
+"""`builder list`: recipes, bases, layers and shared profiles as tables."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from builder.plan.bases import fitting_bases
 from builder.project import Project
 
 COLUMNS = {
-    "recipes": ("name", "parameters", "quantization", "modalities", "memory_gb", "nodes", "builds_on", "speed"),
-    "bases": ("name", "family", "vllm", "python", "pinned", "image"),
-    "layers": ("name", "producer", "families", "title"),
+    "recipes": ("name", "parameters", "quantization", "memory_gb", "nodes", "speed", "builds_on", "modalities"),
+    "bases": ("name", "aliases", "vllm", "python", "pinned", "family", "image"),
+    "layers": ("name", "title", "producer", "families"),
+    "profiles": ("name", "title"),
 }
-"""What can be listed, and the columns of its table."""
+"""What can be listed, and the columns of its table, the important ones first."""
 
 
 def list_(
-    kind: Annotated[str, typer.Argument(help="recipes, bases or layers.")] = "recipes", json_: JsonOption = False
+    kind: Annotated[str, typer.Argument(help="recipes, bases, layers or profiles.")] = "recipes",
+    json_: JsonOption = False,
 ) -> None:
-    """List recipes, bases or layers."""
+    """List recipes, bases, layers, or the profiles that every recipe has. --json prints all facts."""
     if kind not in COLUMNS:
         raise UsageError(f"cannot list {kind!r}", id="list-kind-unknown", cause=f"one of {', '.join(COLUMNS)}")
     rows, errors = _rows(Project(), kind)
@@ -43,13 +45,14 @@ def print_rows(rows: list[dict[str, Any]], kind: str, json_: bool) -> None:
     if json_:
         print_json(rows)
     elif rows:
-        print_table(rows, COLUMNS[kind])
+        print_table(rows, COLUMNS[kind], needed=1)
 
 
 def base_row(base: Base) -> dict[str, Any]:
     """The row of one base."""
     return {
         "name": base.name,
+        "aliases": list(base.aliases),
         "family": base.family,
         "title": base.title,
         "vllm": base.vllm,
@@ -68,6 +71,10 @@ def _rows(project: Project, kind: str) -> tuple[list[dict[str, Any]], list[Build
     kinds: dict[str, tuple[Callable[[], list[str]], Callable[[str], dict[str, Any]]]] = {
         "recipes": (project.recipe_names, lambda name: _recipe_row(project, project.recipe(name))),
         "bases": (project.base_names, lambda name: base_row(project.base(name))),
+        "profiles": (
+            lambda: list(project.shared_profiles),
+            lambda name: {"name": name, "title": project.shared_profiles[name].title},
+        ),
         "layers": (project.layer_names, lambda name: _layer_row(project.layer(name).definition)),
     }
     names, row = kinds[kind]

@@ -18,7 +18,10 @@ from builder.project import Project, closest
 
 
 def show(
-    name: Annotated[str, typer.Argument(help="A recipe, a layer, a base by name, alias or family, or an image: REF.")],
+    name: Annotated[
+        str,
+        typer.Argument(help="A recipe, layer, shared profile, base (by name, alias or family), or image: REF."),
+    ],
     signed_by: Annotated[
         list[Path] | None,
         typer.Option("--signed-by", help="Of an image: count statements by this public key. May be repeated."),
@@ -53,6 +56,8 @@ def show(
         return
     elif bases:
         data = _data(bases[0])
+    elif name in project.shared_profiles:
+        data = {"name": name, **_data(project.shared_profiles[name])}
     else:
         families = [base.family for base in project.bases.values()]
         names = dict.fromkeys([*project.recipe_names(), *project.base_names(), *families, *project.layer_names()])

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
+import subprocess
+import sys
 
+import pytest
 from rich.console import Console
 
 from builder.cli.progress import Progress
@@ -25,3 +29,43 @@ def test_an_engine_cannot_send_controls_to_the_terminal() -> None:
     Console(file=out, force_terminal=True, color_system=None, width=80).print(progress._table())
     assert "building: a?]0;title?b?2J?" in out.getvalue()
     assert "\x1b" not in out.getvalue()
+
+
+def on_terminal(columns: int, cli: Cli, *words: str) -> list[str]:
+    """What a command prints on a terminal of this width."""
+    cli.write()
+    code = f"import sys, pty; sys.exit(pty.spawn({[sys.executable, '-m', 'builder', *words]!r}) >> 8)"
+    environ = cli.environment({"COLUMNS": str(columns), "TERM": "xterm"})
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environ, check=True, timeout=60)
+    return done.stdout.decode().replace("\r", "").splitlines()
+
+
+@pytest.mark.parametrize("columns", [60, 80, 160])
+@pytest.mark.parametrize("kind", ["recipes", "bases", "layers", "profiles"])
+def test_a_list_has_one_line_for_each_name_at_every_width(cli: Cli, kind: str, columns: int) -> None:
+    names = [row["name"] for row in json.loads(cli("list", kind, "--json").out)]
+    lines = on_terminal(columns, cli, "list", kind)
+    assert [line.split()[0] for line in lines[1:]] == names, "no name is split"
+    assert max(map(len, lines)) <= columns
+
+
+def test_a_piped_list_has_all_columns_and_is_neither_wrapped_nor_padded(cli: Cli) -> None:
+    lines = cli("list", "bases").out.splitlines()
+    assert lines[0].split() == ["NAME", "ALIASES", "VLLM", "PYTHON", "PINNED", "FAMILY", "IMAGE"]
+    assert not [line for line in lines if line != line.rstrip()]
+    assert "hermetic-0.20" in [line.split()[0] for line in lines]
+
+
+def test_a_small_terminal_shows_the_active_layers_and_counts_the_others() -> None:
+    progress = Progress(verbose=True)
+    progress.expect([f"layer-{number}" for number in range(30)], 10_000_000_000)
+    progress.on_event(Event("layer-29", "fetching", 1_000_000_000, 4_000_000_000))
+    progress.on_event(Event("layer-0", "done", 5, 5))
+    out = io.StringIO()
+    Console(file=out, width=80).print(progress._table(10))
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 10
+    assert "1 of 30 layers, 1.0 GB of 10.0 GB fetched, about " in lines[0]
+    assert lines[1].split()[:3] == ["layer-29", "fetching", "1.0"]
+    assert "waiting for its turn" in lines[2]
+    assert "and 22 more layers, waiting or done" in lines[-1]
