@@ -38,6 +38,7 @@ COMMANDS = {
     "site": ("site:site", "Write a catalogue of images as HTML pages."),
     "serve": ("share.serve:serve", "Serve the store as a read-only registry."),
     "load": ("image.load:load", "Load a built image into docker."),
+    "deploy": ("share.deploy:deploy", "Bring an image into the docker of other machines."),
     "mirror": ("image.mirror:mirror", "Copy all inputs of recipes to a folder or a registry."),
     "gc": ("stored.gc:gc", "Delete from the store what no kept image needs."),
     "fsck": ("stored.fsck:fsck", "Check every file of the store."),

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING
 
-from builder.digest import Digest
 from builder.errors import EngineError
 from builder.oci.assemble import Image
 from builder.oci.dockerarchive import write_archive
 from builder.oci.layout import BlobSource
 from builder.oci.manifest import Descriptor
-from builder.share.library import Library, Offer
-from builder.share.server import USER, Server
+from builder.share.parcel import Parcel, parcel_of, serving
 from builder.store.blobs import rereading
 from builder.store.store import Store
 
 if TYPE_CHECKING:
     from builder.engine.daemon import Daemon
-
-PORT = 5080
-"""Of `builder serve`, too: so the repository that docker remembers can be pulled from again."""
 
 
 def load_image(
@@ -38,7 +32,7 @@ def load_image(
 
     try:
         with Daemon() as daemon:
-            if daemon.host.startswith("unix://") and _pull(daemon, image, store, recipe, name, say):
+            if daemon.host.startswith("unix://") and _pull(daemon, parcel_of(image, recipe), store, name, say):
                 return
             rereading(lambda: daemon.load(lambda out: _write(out, image, store, name, base_blob)))
     except EngineError as error:
@@ -46,39 +40,18 @@ def load_image(
         raise error.replaced(next="; ".join(filter(None, steps))) from error
 
 
-def _pull(daemon: Daemon, image: Image, store: Store, recipe: str, name: str, say: Callable[[str], None]) -> bool:
+def _pull(daemon: Daemon, parcel: Parcel, store: Store, name: str, say: Callable[[str], None]) -> bool:
     """Let the daemon pull the image; False when it cannot reach this process."""
-    moved: dict[Digest, int] = {}
-    token = secrets.token_urlsafe(24)
-    library = Library(store, [Offer(recipe, "latest", image.digest, image.base.reference if image.base else None, 0)])
-
-    def sent(client: str, digest: Digest, size: int) -> None:
-        moved[digest] = moved.get(digest, 0) + size
-
-    with _server(library, token, sent) as server:
-        source = f"{server.host}/{recipe}@{image.digest}"
-        platform = "/".join(str(image.config_json.get(part)) for part in ("os", "architecture"))
+    with serving(parcel, store) as counter:
         try:
-            daemon.pull(source, platform=platform, login=(USER, token))
+            parcel.pull(daemon, counter.server.host, counter.token, name)
         except EngineError:
             # A daemon in a virtual machine or another network namespace has another loopback.
-            if server.requests:
+            if counter.server.requests:
                 raise
             return False
-    daemon.tag(source, name)
-    layers = {layer.digest for layer in image.layers}
-    say(f"docker pulled {len(layers & moved.keys())} of {len(layers)} layers, {sum(moved.values()) / 1e6:.1f} MB")
-    # With the containerd image store every name has the digest. With overlay2 only what was pulled has it.
-    if daemon.image_id(name) == image.digest:
-        daemon.remove_image(source)
+        say(f"docker pulled {counter.said(parcel)}")
     return True
-
-
-def _server(library: Library, token: str, sent: Callable[[str, Digest, int], None]) -> Server:
-    try:
-        return Server(library, ("127.0.0.1", PORT), token=token, sent=sent)
-    except EngineError:  # another load, or `builder serve`
-        return Server(library, token=token, sent=sent)
 
 
 def _write(out: IO[bytes], image: Image, store: Store, name: str, base_blob: BlobSource | None) -> None:

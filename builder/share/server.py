@@ -60,6 +60,7 @@ class Server:
         name, port = self._http.server_address[:2]
         self.host = f"[{name!s}]:{port}" if ":" in str(name) else f"{name!s}:{port}"
         """HOST:PORT, as in references."""
+        self.port = int(port)
         self._thread = Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
 
     @property

@@ -27,10 +27,10 @@ from builder.cli.options import (
     TrustOption,
 )
 from builder.cli.output import print_json, say
+from builder.cli.proof.cache import CacheOption, LayerPolicyOption, PublishOption, layer_cache, publishing_key
 from builder.cli.proof.keys import KeyOption
 from builder.cli.request import COMPRESSION, PLATFORM, asked_each, check_tag, open_store, recipe_names
 from builder.cli.rulecheck import report_violations
-from builder.cli.share.cache import CacheOption, LayerPolicyOption, PublishOption, layer_cache, publishing_key
 from builder.engine.select import check_engine
 from builder.errors import BuilderError, UsageError
 from builder.mirror.source import mirror_source

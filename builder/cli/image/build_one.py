@@ -11,7 +11,7 @@ from builder.cache.cache import LayerCache
 from builder.cli.image.built import image_name, load_into_docker
 from builder.cli.output import counted, say, size
 from builder.cli.progress import Progress
-from builder.cli.share.cache import publish_layers, say_cached
+from builder.cli.proof.cache import publish_layers, say_cached
 from builder.engine.select import select_engine
 from builder.mirror.source import MirrorSource
 from builder.model.plan import Plan

@@ -1,0 +1,129 @@
+"""`builder deploy`: an image into the docker of other machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from builder.cli.image.built import built_image, image_name
+from builder.cli.options import BaseOption, JsonOption, ProfileOption, SetOption
+from builder.cli.output import print_json, say
+from builder.cli.proof.policy import enforce
+from builder.cli.request import COMPRESSION, PLATFORM, asked, check_tag, open_store
+from builder.digest import Digest
+from builder.errors import BuilderError, EngineError, UsageError
+from builder.model.reference import Reference
+from builder.parallel import each
+from builder.project import Project
+from builder.registry.client import Registry
+from builder.share.deploy import deploy as deploy_to
+from builder.share.deploy import status as status_of
+from builder.share.parcel import Parcel, parcel_of
+from builder.share.tunnel import checked_host
+from builder.store.store import Store
+
+
+def deploy(
+    reference: Annotated[
+        str | None, typer.Argument(metavar="[REF]", help="An image in a registry: REGISTRY/REPOSITORY:TAG or @DIGEST.")
+    ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option("--host", metavar="HOST[,HOST]", help="Machines, as for ssh: [USER@]HOST[:PORT]."),
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option("--recipe", "-r", help="Deploy the image of this recipe, built on this machine.")
+    ] = None,
+    base: BaseOption = None,
+    set_: SetOption = None,
+    profile: ProfileOption = None,
+    tag: Annotated[
+        str | None, typer.Option("--tag", help="Name of the image there; default: RECIPE:DIGEST, or REF.")
+    ] = None,
+    policy: Annotated[
+        Path | None, typer.Option("--policy", help="Deploy REF only if it has what this file demands.")
+    ] = None,
+    status: Annotated[bool, typer.Option("--status", help="Change nothing; print what the machines have.")] = False,
+    json_: JsonOption = False,
+) -> None:
+    """Bring an image into the docker of other machines, by ssh. They need nothing but docker.
+
+    Each machine pulls by digest the layers that it lacks from this one, through a tunnel of ssh; nothing listens on a
+    network. An interrupted deployment goes on when it is started again.
+
+    Example: builder deploy --host spark1,spark2 --recipe nemotron-omni --base hermetic
+    """
+    check_tag(tag)
+    hosts = list(dict.fromkeys(checked_host(one) for item in host or () for one in item.split(",")))
+    if not hosts or (reference is None) == (recipe is None):
+        what = "no machine is given" if not hosts else "an image is needed: either REF or --recipe"
+        raise UsageError(what, id="deploy-incomplete", next="builder deploy --host HOST --recipe NAME")
+    store: Store
+    if recipe is not None:
+        if policy is not None:
+            raise UsageError("--policy judges an image in a registry", id="policy-without-image", next="name it: REF")
+        project = Project()
+        built, store = built_image(asked(project, recipe, base, set_, profile, PLATFORM, COMPRESSION), project)
+        parcel, name = parcel_of(built.image, recipe), tag or image_name(built)
+    else:
+        store = open_store()
+        parcel = _of_registry(Reference.parse(str(reference)), store, policy)
+        name = tag or _name(Reference.parse(str(reference)), parcel)
+    print_result(hosts, parcel, store, name, status=status, json=json_)
+
+
+def print_result(hosts: list[str], parcel: Parcel, store: Store, name: str, *, status: bool, json: bool) -> None:
+    """Deploy to all machines at once, or ask them. Raises EngineError when one fails; the others go on."""
+
+    def act(host: str) -> str:
+        if status:
+            return status_of(host, parcel, name)
+        done = deploy_to(host, parcel, store, name, say)
+        took = f" in {done.seconds:.1f} s"
+        return f"pulled {done.moved} from this machine{took}" if done.moved else "had the image"
+
+    results = each(act, hosts, BuilderError)
+    failed = [item for item in zip(hosts, results, strict=True) if isinstance(item[1], BuilderError)]
+    texts = [f"failed: {item.what}" if isinstance(item, BuilderError) else item for item in results]
+    if json:
+        rows = [{"host": one, "outcome": text} for one, text in zip(hosts, texts, strict=True)]
+        print_json({"image": parcel.digest, "name": name, "hosts": rows})
+    else:
+        for one, text in zip(hosts, texts, strict=True):
+            print(f"{one}  {name}  {parcel.digest[:19]}  {text}")
+    if failed:
+        host, error = failed[0]
+        assert isinstance(error, BuilderError)
+        if len(hosts) == 1:
+            raise error
+        raise EngineError(
+            f"{len(failed)} of {len(hosts)} machines failed: {', '.join(one for one, _ in failed)}",
+            id="deploy-failed",
+            where=host,
+            cause=f"{error.what}: {error.cause}",
+            next=error.next,
+        )
+
+
+def _of_registry(reference: Reference, store: Store, policy: Path | None) -> Parcel:
+    """An image in a registry: its manifest is put into the store, its layers are streamed when they are asked for.
+
+    Raises PinError, NetworkError, and as `enforce`.
+    """
+    client = Registry()
+    manifest, _ = client.platform_manifest(reference, PLATFORM)
+    if policy is not None:
+        enforce(policy, reference, manifest.digest)
+    store.put(manifest.data)
+    store.put(client.config(reference.at(manifest.digest), manifest))
+    layers: frozenset[Digest] = frozenset(layer.digest for layer in manifest.layers)
+    repository = reference.repository.rpartition("/")[2]
+    source = reference.pinned(manifest.digest)
+    return Parcel(repository, manifest.digest, manifest.config.digest, layers, PLATFORM, source)
+
+
+def _name(reference: Reference, parcel: Parcel) -> str:
+    place = f"{reference.registry}/{reference.repository}"
+    return f"{place}:{reference.tag or parcel.digest.short}"

@@ -1,0 +1,114 @@
+"""`builder deploy` with a docker daemon behind an ssh that stays on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from builder.errors import UsageError
+from builder.share.tunnel import checked_host, ssh_words
+from tests.support.cli import Cli
+from tests.support.docker_daemon import docker_daemon
+from tests.support.errors import fails
+from tests.support.project import ROOT
+
+NAME = "builder-test-deploy:1"
+
+
+@dataclass
+class Machines:
+    """`builder` on a machine from which ssh leads to others."""
+
+    cli: Cli
+
+    def ssh(self, socket: Path | str) -> None:
+        """ssh, where every machine has the daemon of this socket."""
+        self.cli.write()
+        program = self.cli.folder / "bin" / "ssh"
+        script = ROOT / "tests/support/ssh.py"
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -IS {script} {self.cli.folder}/ssh.log {socket} "$@"\n')
+        program.chmod(0o755)
+
+    @property
+    def calls(self) -> list[str]:
+        return (self.cli.folder / "ssh.log").read_text().splitlines()
+
+
+@pytest.fixture
+def machines(online: Cli) -> Machines:
+    return Machines(online)
+
+
+def docker(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["docker", *words], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def spark(machines: Machines) -> Iterator[Machines]:
+    """Machines with this machine's daemon."""
+    host = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    if shutil.which("docker") is None or not host.startswith("unix://") or docker("version").returncode:
+        pytest.skip("no docker daemon answers")
+    machines.ssh(host.removeprefix("unix://"))
+    yield machines
+    listed = docker("images", "--digests", "--format", "{{.Repository}}:{{.Tag}} {{.Repository}}@{{.Digest}}").stdout
+    for line in listed.splitlines():
+        tagged, pinned = line.split()
+        if "builder-test-deploy" in line or "/tiny@" in line:
+            docker("image", "rm", "--force", pinned if tagged.endswith("<none>") else tagged)
+
+
+@pytest.mark.engine
+def test_a_machine_pulls_what_it_lacks(spark: Machines) -> None:
+    cli = spark.cli
+    digest = cli("build", "--recipe", "tiny").out.strip()
+    words = ("deploy", "--recipe", "tiny", "--tag", NAME, "--host", "me@spark1:2222")
+    assert "missing" in cli(*words, "--status").out
+    done = cli(*words)
+    assert done.code == 0 and f"{NAME}  {digest[:19]}  pulled 4 of 4 layers" in done.out, done.err
+    assert any("-l me -p 2222 -- spark1 docker system dial-stdio" in call for call in spark.calls)
+    assert any("-R 127.0.0.1:508" in call for call in spark.calls)
+    (found,) = json.loads(docker("image", "inspect", NAME).stdout)
+    assert any(name.endswith(f"@{digest}") for name in found["RepoDigests"])
+    assert "had the image" in cli(*words).out and "current" in cli(*words, "--status").out
+    cli.small.files["dockerfiles/layers/placed/layer.yaml"]["files"][0]["content"] = "changed\n"
+    assert cli("build", "--recipe", "tiny").code == 0
+    assert "other" in cli(*words, "--status").out
+    changed = json.loads(cli(*words, "--json").out)
+    assert "pulled 1 of 4 layers" in changed["hosts"][0]["outcome"]
+    # Where one machine fails, the others go on.
+    both = cli("deploy", "--recipe", "tiny", "--tag", NAME, "--host", "spark1,unreachable")
+    assert both.code == 5 and "[deploy-failed]" in both.err and "had the image" in both.out, both.err
+
+
+def test_a_machine_that_cannot_be_reached(machines: Machines, tmp_path: Path) -> None:
+    cli = machines.cli
+    assert cli("build", "--recipe", "tiny").code == 0
+    machines.ssh(tmp_path / "none.sock")
+    done = cli("deploy", "--recipe", "tiny", "--host", "unreachable")
+    assert done.code == 5 and "No route to host" in done.err, done.err
+    with docker_daemon(tmp_path / "docker.sock") as daemon:
+        machines.ssh(daemon.socket)
+        daemon.pull_problem = "no space left on device"
+        full = cli("deploy", "--recipe", "tiny", "--host", "spark1")
+        assert full.code == 5 and "no space left on device" in full.err, full.err
+
+
+def test_options_that_do_not_fit(cli: Cli) -> None:
+    cli("deploy", "--recipe", "tiny").failed(2, "deploy-incomplete")
+    cli("deploy", "--host", "spark1").failed(2, "deploy-incomplete")
+    cli("deploy", "x.example/y:1", "--recipe", "tiny", "--host", "spark1").failed(2, "deploy-incomplete")
+    cli("deploy", "--recipe", "tiny", "--host", "spark1", "--policy", "p").failed(2, "policy-without-image")
+    for host in ("-oProxyCommand=x", "a b", "a;b", "", "me@", "a:x", "$(x)"):
+        with fails(UsageError, "deploy-host-invalid"):
+            checked_host(host)
+    assert ssh_words("me@spark-1:2222") == ["-l", "me", "-p", "2222", "--", "spark-1"]
+    assert ssh_words(checked_host("[fe80::1]:22")) == ["-p", "22", "--", "fe80::1"]
