@@ -26,6 +26,15 @@ RECIPES = [
     "laguna-xs2-dflash",
     "minimax-m2.7-dual",
     "gpt-oss-120b",
+    # From public sources of 2026, not run by their authors here.
+    "qwen3.8-27b",
+    "qwen3.8-27b-dflash2",
+    "nemotron-3.5-lightning",
+    "nemotron-super-mtpv2",
+    "mistral-small-4",
+    "laguna-s2",
+    "diffusiongemma",
+    "muse-glimmer",
 ]
 
 LAYERS = [

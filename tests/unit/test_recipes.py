@@ -14,6 +14,17 @@ from tests.support.shipped import RECIPES
 PROJECT = Project()
 
 HERMETIC = [name for name in PROJECT.recipe_names() if "hermetic" in " ".join(PROJECT.recipe(name).compatible)]
+NEW = (
+    "qwen3.8-27b",
+    "qwen3.8-27b-dflash2",
+    "nemotron-3.5-lightning",
+    "nemotron-super-mtpv2",
+    "mistral-small-4",
+    "laguna-s2",
+    "diffusiongemma",
+    "muse-glimmer",
+)
+"""Recipes from public sources of 2026, which need vLLM 0.28 or a newer one."""
 SPEEDS = {
     "qwen3.6-35b": "102-125",
     "qwen3.6-27b-dflash": "37.6",
@@ -65,6 +76,7 @@ def test_most_recipes_can_be_hermetic() -> None:
         "gemma4-26b-dflash",
         # Its drafter needs vLLM 0.26.
         "qwen3.6-27b-dflash",
+        *NEW,
     }
 
 
@@ -111,3 +123,36 @@ def test_every_hermetic_base_has_a_table() -> None:
         if base.family == "hermetic":
             assert base.vllm is not None
             assert load_table(base.vllm) is not None
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_a_recipe_of_the_field_names_its_source_and_says_that_it_did_not_run_here(name: str) -> None:
+    recipe = PROJECT.recipe(name)
+    assert any("Not run here" in note for note in recipe.notes)
+    assert all(" at " in source for source in recipe.sources), "at a commit"
+    pinned = recipe.model.revision is not None
+    assert pinned or any("not pinned" in note for note in recipe.notes)
+    assert recipe.speed is not None or any("No speed" in note or "no speed" in note for note in recipe.notes)
+    config = recipe.serve.flags.get("speculative-config")
+    if pinned and isinstance(config, dict) and "model" in config:
+        assert f"{config['model']}@{config['revision']}" in recipe.run.downloads
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_a_recipe_of_the_field_has_a_pinned_base_whose_options_are_known(name: str) -> None:
+    recipe = PROJECT.recipe(name)
+    base = PROJECT.base(recipe.base)
+    assert base.pin is not None
+    assert base.pin.manifest is not None
+    assert base.vllm is not None
+    assert load_table(base.vllm) is not None
+
+
+def test_recipes_for_a_spark_with_64_gb() -> None:
+    small = {name for name in RECIPES if PROJECT.recipe(name).memory_gb == 64}
+    assert small == {"qwen3.8-27b", "nemotron-3.5-lightning", "diffusiongemma"}
+    assert PROJECT.recipe("muse-glimmer").profiles["nvfp4"].memory_gb == 64
+    for name in small:
+        share = PROJECT.recipe(name).serve.flags["gpu-memory-utilization"]
+        assert isinstance(share, float)
+        assert share <= 0.8

@@ -260,6 +260,17 @@ RECIPES: list[Row] = [
         {"tensor-parallel-size": 2, "gpu-memory-utilization": 0.82, "max-model-len": 131072},
     ),
     ("nemotron-omni", "fp8-cache", {"kv-cache-dtype": "fp8"}),
+    # Public recipes of 2026 (field).
+    ("qwen3.8-27b", None, {"gpu-memory-utilization": 0.7, "max-model-len": 262144, "kv-cache-dtype": "fp8"}),
+    ("qwen3.8-27b-dflash2", None, {"max-num-batched-tokens": 16384, "load-format": "instanttensor"}),
+    ("nemotron-3.5-lightning", None, {"mamba-backend": "flashinfer", "mamba-cache-mode": "align"}),
+    ("nemotron-super-mtpv2", None, {"attention-backend": "FLASHINFER", "mamba-ssm-cache-dtype": "float32"}),
+    ("mistral-small-4", None, {"attention-backend": "TRITON_MLA", "speculative-config": None}),
+    ("laguna-s2", None, {"max-model-len": 262144, "tool-call-parser": "poolside_v1"}),
+    ("diffusiongemma", None, {"diffusion-config": {"canvas_length": 256}, "attention-backend": "TRITON_ATTN"}),
+    ("muse-glimmer", None, {"tool-call-parser": "muse_glimmer", "generation-config": "auto"}),
+    ("qwen3.6-35b", "playbook", {"attention-backend": "FLASHINFER", "gpu-memory-utilization": 0.5}),
+    ("gpt-oss-120b", "stock", {"moe-backend": None, "quantization": None, "kv-cache-dtype": "fp8"}),
     ("qwen3.5-122b-fp8-dual", "low-memory", {"gpu-memory-utilization": 0.75, "max-model-len": 8192}),
     ("qwen3.6-35b", "minimal", {"quantization": "modelopt", "moe-backend": "marlin", "kv-cache-dtype": None}),
 ]
