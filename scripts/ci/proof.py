@@ -1,8 +1,8 @@
 """Rebuilds every distinct layer of the hermetic recipes on this machine, or makes docs/proof.md from such rebuilds.
 
 `proof run` builds each recipe, rebuilds the layers that no earlier recipe has with `builder verify`, and writes
-FOLDER/ARCHITECTURE-ENGINE.json. `proof write` reads the records of several machines below a folder and prints the page.
-The exit code is 8 when a rebuild, a variation or another machine made another digest.
+FOLDER/ARCHITECTURE-ENGINE-BASE.json. `proof write` reads the records of several machines below a folder and prints
+the page. The exit code is 8 when a rebuild, a variation or another machine made another digest.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def main() -> int:
     run.add_argument("--recipe", action="append", metavar="NAME", help="default: all that have a hermetic base")
     run.add_argument("--base", default="hermetic")
     run.add_argument("--engine", required=True, choices=("docker", "buildah"))
-    run.add_argument("--vary", default="", metavar="GROUPS", help="also rebuild under these variations; all: every one")
+    run.add_argument("--vary", default="", metavar="GROUPS", help="also rebuild unpacked layers under these variations")
+    run.add_argument("--vary-compiled", default="", metavar="GROUPS", help="the same for compiled layers")
     run.add_argument("--set", action="append", default=[], metavar="LAYER.PARAMETER=VALUE")
     run.add_argument("--results", type=Path, required=True, metavar="FOLDER")
     write = commands.add_parser("write")
@@ -91,15 +92,29 @@ def prove(arguments: argparse.Namespace) -> int:
     )
     names = arguments.recipe or [name for name, base in targets(None).items() if base == "hermetic"]
     good = True
+    engine = ("--engine", arguments.engine)
     for name in names:
-        image = ("--recipe", name, "--base", arguments.base, *common, "--engine", arguments.engine)
+        recipe = ("--recipe", name, "--base", arguments.base, *common)
+        try:
+            plan = json.loads(builder("plan", *recipe, "--json", quiet=not arguments.recipe))
+        except CommandFailed:
+            if arguments.recipe:
+                raise
+            print(f"proof: {name} does not fit the base {arguments.base}", file=sys.stderr)
+            continue
+        image = (*recipe, *engine)
         built = json.loads(builder("build", *image, "--json"))
         made.images[name], made.bases[name] = built["digest"], built["base"]
+        compiled = {layer["id"] for layer in plan["layers"] if layer["producer"] == "dockerfile"}
         new = {item["id"]: item for item in built["layers"] if item["digest"] and item["key"] not in made.layers}
-        if new:
-            good &= rebuild(made, new, [*image, *(("--vary", arguments.vary) if arguments.vary else ())])
+        for groups, layers in (
+            (arguments.vary, {id: item for id, item in new.items() if id not in compiled}),
+            (arguments.vary_compiled, {id: item for id, item in new.items() if id in compiled}),
+        ):
+            if layers:
+                good &= rebuild(made, layers, [*image, *(("--vary", groups) if groups else ())])
         arguments.results.mkdir(parents=True, exist_ok=True)
-        file = arguments.results / f"{made.architecture}-{made.engine}.json"
+        file = arguments.results / f"{made.architecture}-{made.engine}-{arguments.base}.json"
         file.write_text(json.dumps(asdict(made), indent=1) + "\n", "utf-8")
     return 0 if good else DIFFERS
 
