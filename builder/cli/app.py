@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from builder import __version__
+from builder.cli.command import Command
 
 INTERRUPTED = 130
 
@@ -64,16 +65,6 @@ class _Commands(TyperGroup):
         return name, load_command(name), rest
 
 
-class _Command(TyperCommand):
-    """One command."""
-
-    def invoke(self, ctx: Any) -> Any:
-        from builder.cli.again import remember
-
-        remember(ctx)
-        return super().invoke(ctx)
-
-
 def _defaults() -> dict[str, str]:
     """The defaults of options that the project's builder.toml chooses. Variables win over them."""
     path = Path(os.environ.get("BUILDER_PROJECT") or ".", "builder.toml")
@@ -90,7 +81,7 @@ def load_command(name: str) -> Any:
     """Import the module of a command and make the command, with its options and help."""
     module, function = COMMANDS[name][0].split(":")
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    single.command(name, cls=_Command, short_help=COMMANDS[name][1])(
+    single.command(name, cls=Command, short_help=COMMANDS[name][1])(
         getattr(import_module(f"builder.cli.{module}"), function)
     )
     return typer.main.get_command(single)

@@ -20,6 +20,7 @@ from builder.registry.client import Registry
 from builder.registry.config import RegistriesConfig
 from builder.registry.push import push_image
 from builder.store.store import Store
+from tests.support.cli import Cli
 from tests.support.engine import FakeEngine, build
 from tests.support.errors import fails
 from tests.support.fixtures import MakePlan
@@ -176,3 +177,22 @@ def test_from_the_command_line(host: str, built: Built, store: Store, tmp_path: 
     done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{host}/push/command@{built.image.digest}\n"
+
+
+def test_the_command_pushes_to_several_references_and_prints_them(host: str, online: Cli) -> None:
+    digest = online("build", "tiny").out.strip()
+    first, second, other = f"{host}/many/tiny:1", f"{host}/many/tiny", f"{host}/many/other:1"
+    said = online("push", "tiny", first, second, other, "--json")
+    assert said.code == 0, said.err
+    assert json.loads(said.out) == [
+        {"reference": first, "digest": digest, "pinned": f"{host}/many/tiny@{digest}"},
+        {"reference": f"{second}:latest", "digest": digest, "pinned": f"{host}/many/tiny@{digest}"},
+        {"reference": other, "digest": digest, "pinned": f"{host}/many/other@{digest}"},
+    ]
+    assert said.err.count("bundle attached") == 2, "once for each repository"
+    assert "wheels-alpha" in said.err
+    online.small.files["builder.toml"] = f'registry = "{host}/chosen"\n'
+    assert online("push", "tiny").out == f"{host}/chosen/tiny@{digest}\n"
+    del online.small.files["builder.toml"]
+    (online.folder / "project/builder.toml").unlink()
+    online("push", "tiny").failed(2, "push-reference-missing")

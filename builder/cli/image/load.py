@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from builder.cli.image.built import built_image, image_name, load_into_docker
-from builder.cli.options import BaseOption, CompressionOption, PolicyOption, ProfileOption, SetOption
+from builder.cli.options import BaseOption, CompressionOption, JsonOption, PolicyOption, ProfileOption, SetOption
+from builder.cli.output import print_json
 from builder.cli.request import COMPRESSION, PLATFORM, asked, check_tag
 from builder.errors import UsageError
 from builder.project import Project
@@ -28,6 +29,7 @@ def load(
         str | None, typer.Option("--tag", help="Name of the image in docker; default: RECIPE:DIGEST.")
     ] = None,
     compression: CompressionOption = COMPRESSION,
+    json_: JsonOption = False,
 ) -> None:
     """Load a built image, or with --image one of a registry, into docker and print its name there.
 
@@ -38,7 +40,8 @@ def load(
     if image is not None:
         if recipe is not None:
             raise UsageError("--recipe names an image that was built here, --image another", id="load-two-images")
-        print(_pull(image, policy, tag))
+        name = _pull(image, policy, tag)
+        print_json({"name": name, "image": image}) if json_ else print(name)
         return
     if policy is not None:
         raise UsageError("a policy is about an image in a registry", id="policy-without-image", next="--image REF")
@@ -49,7 +52,7 @@ def load(
     built, store = built_image(request, project)
     name = tag or image_name(built)
     load_into_docker(built, store, name)
-    print(name)
+    print_json({"name": name, "digest": built.image.digest}) if json_ else print(name)
 
 
 def _pull(image: str, policy: PolicyOption, tag: str | None) -> str:

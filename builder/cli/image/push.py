@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from builder.attest.provenance import tested
 from builder.attest.statement import TESTED
+from builder.choices import FILE
 from builder.cli.image.built import built_image
 from builder.cli.image.mirror import raise_for
-from builder.cli.options import BaseOption, CompressionOption, MirrorOption, ProfileOption, RecipeOption, SetOption
-from builder.cli.output import say, size
+from builder.cli.options import (
+    BaseOption,
+    CompressionOption,
+    JsonOption,
+    MirrorOption,
+    ProfileOption,
+    RecipeOption,
+    SetOption,
+)
+from builder.cli.output import print_json, say, size
 from builder.cli.progress import Progress
 from builder.cli.proof.keys import KeyOption, read_signing_key
 from builder.cli.request import COMPRESSION, PLATFORM, PlanRequest, asked
@@ -39,7 +50,14 @@ from builder.verify.statements import attach_statements, statements_about
 
 
 def push(
-    reference: Annotated[str, typer.Argument(metavar="REF", help="Target: REGISTRY/REPOSITORY:TAG.")],
+    references: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="REF",
+            help="Targets: REGISTRY/REPOSITORY:TAG; default tag: latest. Default: `registry` of builder.toml, and RECIPE.",
+        ),
+    ] = None,
+    *,
     recipe: RecipeOption,
     base: BaseOption = None,
     set_: SetOption = None,
@@ -53,37 +71,68 @@ def push(
     ] = False,
     mirror: MirrorOption = None,
     key: KeyOption = None,
+    json_: JsonOption = False,
 ) -> None:
     """Push a built image and print its reference by digest. Blobs that the registry has already are not sent.
+
+    Several tags of one repository cost nothing more; another repository gets the image and all that is attached.
 
     Attached to it are the bundle of its plan, from which `builder verify` rebuilds it, its SBOMs and its provenance.
     With --key, they and the image are signed.
 
-    Example: builder push registry.example/team/nemotron-omni:1 --recipe nemotron-omni --with-inputs
+    Example: builder push nemotron-omni registry.example/team/nemotron-omni:1 --with-inputs
     """
-    target = Reference.parse(reference)
-    signing = read_signing_key(key)
     project = Project()
+    targets = _targets(references or (), recipe, project)
+    signing = read_signing_key(key)
     request = asked(project, recipe, base, set_, profile, PLATFORM, compression)
     built, store = built_image(request, project)
     results = _results(store, built.image.digest, request) if with_results else None
     for note in built.plan.notes:
         say(f"warning: {note}")
-    digest = push_image(built.image, store, target, _print_blobs(built))
     client = Registry()
-    inputs = _push_inputs(client, target, built, store, mirror_source(mirror)) if with_inputs else None
-    revision = revision_of(project.roots[0])
-    bundle = attach_bundle(
-        client, target, built.image, built.plan, revision, inputs, request.profile, sorted(request.sets)
-    )
-    say(f"  bundle attached as {bundle}")
-    said = statements_about(built_inventory(built, store), built.plan)
-    if results is not None:
-        say(f"  results attached as {_attach(target, built.image, results)}")
-        said[TESTED] = tested(digest, _outcomes(store, digest))
-    attach_statements(client, target, digest, len(built.image.manifest), said, signing)
-    say(f"  SBOMs and provenance attached{f', signed with {signing.name}' if signing is not None else ''}")
-    print(target.pinned(digest))
+    done: list[dict[str, object]] = []
+    for target in targets:
+        digest = push_image(built.image, store, target, _print_blobs(built), client)
+        pinned = target.pinned(digest)
+        if pinned not in [each["pinned"] for each in done]:
+            inputs = _push_inputs(client, target, built, store, mirror_source(mirror)) if with_inputs else None
+            bundle = attach_bundle(
+                client,
+                target,
+                built.image,
+                built.plan,
+                revision_of(project.roots[0]),
+                inputs,
+                request.profile,
+                sorted(request.sets),
+            )
+            say(f"  bundle attached as {bundle}")
+            said = statements_about(built_inventory(built, store), built.plan)
+            if results is not None:
+                say(f"  results attached as {_attach(target, built.image, results)}")
+                said[TESTED] = tested(digest, _outcomes(store, digest))
+            attach_statements(client, target, digest, len(built.image.manifest), said, signing)
+            signed = f", signed with {signing.name}" if signing is not None else ""
+            say(f"  SBOMs and provenance attached{signed}")
+        done.append({"reference": str(target), "digest": digest, "pinned": pinned})
+        if not json_:
+            print(pinned, flush=True)
+    if json_:
+        print_json(done)
+
+
+def _targets(references: Sequence[str], recipe: str, project: Project) -> list[Reference]:
+    """The references to push to, each with a tag or a digest. Raises UsageError."""
+    registry = project.choices.registry
+    if not references and registry is None:
+        raise UsageError(
+            "no reference to push to",
+            id="push-reference-missing",
+            next=f"builder push {shlex.quote(recipe)} REGISTRY/REPOSITORY:TAG; or set `registry` in {FILE}",
+        )
+    parsed = [Reference.parse(text) for text in references or (f"{registry}/{recipe}",)]
+    return [each if each.tag or each.digest else replace(each, tag="latest") for each in parsed]
 
 
 def _print_blobs(built: Built) -> Callable[[Digest, str, int], None]:
