@@ -54,7 +54,7 @@ def push(
         list[str] | None,
         typer.Argument(
             metavar="REF",
-            help="Targets: REGISTRY/REPOSITORY:TAG; default tag: latest. Default: `registry` of builder.toml, and RECIPE.",
+            help="Targets: REGISTRY/REPOSITORY:TAG; default tag: latest. Default: RECIPE in the registry of builder.toml.",
         ),
     ] = None,
     *,
