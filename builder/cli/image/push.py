@@ -54,7 +54,7 @@ def push(
         list[str] | None,
         typer.Argument(
             metavar="REF",
-            help="Targets: REGISTRY/REPOSITORY:TAG; default tag: latest. Default: RECIPE in the registry of builder.toml.",
+            help="Targets: REGISTRY/REPOSITORY:TAG; default tag: latest. Default: RECIPE in builder.toml's registry.",
         ),
     ] = None,
     *,
