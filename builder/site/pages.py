@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from builder.atomic import staged
 from builder.errors import UsageError
@@ -32,12 +31,12 @@ def render(pages: Sequence[Page], size: Callable[[int], str]) -> dict[str, str]:
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
-        finalize=lambda value: value if isinstance(value, Markup) else printable(str(value)),
+        finalize=lambda value: value if hasattr(value, "__html__") else printable(str(value)),
     )
     environment.filters["size"] = size
     common: dict[str, Any] = {
-        "style": Markup((_HERE / "style.css").read_text("utf-8")),
-        "script": Markup((_HERE / "search.js").read_text("utf-8")),
+        "style": (_HERE / "style.css").read_text("utf-8"),
+        "script": (_HERE / "search.js").read_text("utf-8"),
         "tiers": TIERS,
         "marks": _MARKS,
         "results": _RESULTS,

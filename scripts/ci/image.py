@@ -53,6 +53,7 @@ def main() -> int:
     parser.add_argument("--serve", choices=("small", "recipe"), help="which model the gpu tier serves")
     parser.add_argument("--peer", metavar="ADDRESS", help="the second Spark for the gpu tier")
     parser.add_argument("--nccl-tests", metavar="PROGRAM", help="the path of all_reduce_perf for the gpu tier")
+    parser.add_argument("--policy", default="", metavar="FILE", help="take layers from the cache as this file allows")
     parser.add_argument("--expect", default="", metavar="DIGEST", help="the digest of the only image")
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER")
     arguments = parser.parse_args()
@@ -70,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         return codes[0] if codes else DISK
     for image in images:
         try:
-            digests[image.recipe] = built(image, arguments.expect)
+            digests[image.recipe] = built(image, arguments.expect, arguments.policy)
         except CommandFailed as error:
             codes.append(error.code)
     passed = [image for image in images if image.recipe in digests]
@@ -123,9 +124,9 @@ def space(images: list[Image], tiers: list[str], store: Store) -> float:
     return max(BUILT * missing, VENDOR_BUILT if vendor else 0.0, run)
 
 
-def built(image: Image, expected: str) -> str:
+def built(image: Image, expected: str, policy: str) -> str:
     """Build an image and return its digest. Raises CommandFailed, also for another digest than the expected one."""
-    digest = builder("build", *image.options).strip()
+    digest = builder("build", *image.options, *(("--policy", policy) if policy else ())).strip()
     summarize(f"**{image.recipe}** on {image.plan['base']['name']}: `{digest}`")
     set_outputs(digest=digest)
     if expected and digest != expected:

@@ -39,6 +39,10 @@ class TestBuild:
         checkout.run("scripts/ci/build", answers=answers(), RECIPE="tiny", TIERS="static cpu")
         assert json.loads((checkout.folder / "results/tiny.json").read_text("utf-8"))["tested"] == []
 
+    def test_layers_of_a_cache_are_taken_by_a_policy(self, checkout: Checkout) -> None:
+        checkout.run("scripts/ci/build", answers=answers(), RECIPE="tiny", TIERS="", POLICY="team.yaml")
+        assert checkout.logged()[-1] == "build --recipe tiny --policy team.yaml"
+
     def test_one_failing_image_does_not_stop_the_others(self, checkout: Checkout) -> None:
         report = "--junit results/tiny-static.xml --html results/tiny-static.html"
         failing = answers(**{f"test --recipe tiny --tier static {report}": {"code": 7, "out": "nccl fail"}})

@@ -212,6 +212,11 @@ def test_one_job_sums_up_for_merge_queues(stem: str) -> None:
     assert {"pull_request", "merge_group", "workflow_dispatch"} <= workflow["on"].keys()
 
 
+def test_published_and_nightly_images_are_built_from_nothing() -> None:
+    """A layer from a cache proves nothing: only the workflow of pull requests may take one."""
+    assert [path.stem for path in WORKFLOWS if "BUILDER_CACHE" in path.read_text("utf-8")] == ["images"]
+
+
 def test_the_tag_job_gets_its_digests_from_the_job_digests() -> None:
     [*_, step] = read(BY_NAME["publish"])["jobs"]["tag"]["steps"]
     assert step["run"] == "scripts/ci/tag"
