@@ -9,6 +9,7 @@ from builder.knowledge.lint import lint_recipe
 from builder.knowledge.table import load_table
 from builder.model.base import Base
 from builder.model.recipe import Profile, Recipe, Speed
+from builder.model.variant import with_profile
 from builder.plan.bases import fitting_bases
 from builder.project import Project
 
@@ -53,13 +54,15 @@ def recipe_summary(project: Project, recipe: Recipe) -> str:
     weights = [model.quantization or model.weights, f"{model.memory_gb:g} GB" if model.memory_gb else None]
     does = [word for word, given in (("reasoning", model.reasoning), ("tool calls", model.tools)) if given]
     speed = recipe.speed
+    named = model.id + (f" at {model.revision}" if model.revision else "")
+    named += " (gated: accept its licence, set HF_TOKEN)" if model.gated else ""
     rows: list[tuple[str, str]] = [
-        ("model", model.id + (" (gated: accept its licence, set HF_TOKEN)" if model.gated else "")),
+        ("model", named),
         ("parameters", model.parameters or ""),
         ("weights", ", ".join(word for word in weights if word)),
         ("takes", ", ".join(model.modalities)),
         ("does", ", ".join(does)),
-        ("nodes", str(recipe.nodes)),
+        ("nodes", f"{recipe.nodes} with {recipe.memory_gb} GB of memory"),
         ("speed", f"{rates(speed)}, one request ({speed.source})" if speed else "not measured"),
         ("layers", ", ".join(use.layer for use in recipe.layers)),
     ]
@@ -87,8 +90,8 @@ def shared_profiles(project: Project, recipe: Recipe) -> dict[str, Profile]:
 
 
 def _usable(project: Project, recipe: Recipe, shared: str) -> bool:
-    """Whether a shared profile fits this recipe: it breaks no rule, and the recipe has no profile of that name."""
-    if shared in recipe.profiles:
+    """Whether a shared profile fits this recipe: it changes it, breaks no rule, and its name is free."""
+    if shared in recipe.profiles or with_profile(recipe, shared, project.shared_profiles).serve == recipe.serve:
         return False
     found = lint_recipe(project, recipe, profiles=[None, shared])
     return not [item for item in found if item.profile == shared and item.level == "error"]
