@@ -51,7 +51,7 @@ def deploy(
     """Bring an image into the docker of other machines, by ssh. They need nothing but docker.
 
     Each machine pulls by digest the layers that it lacks from this one, through a tunnel of ssh; nothing listens on a
-    network. An interrupted deployment goes on when it is started again.
+    network. A connection that breaks is made again.
 
     Example: builder deploy --host spark1,spark2 --recipe nemotron-omni --base hermetic
     """

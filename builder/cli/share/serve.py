@@ -38,7 +38,10 @@ def serve(
         offers = library.offers()
         say(f"serves {counted(len(offers), 'image')} at http://{server.host}, read-only, until Ctrl-C")
         for offer in offers:
-            say(f"  {server.host}/{offer.name}:{offer.tag}  {offer.digest}")
+            place = f"{server.host}/{offer.name}"
+            # Of several images of one recipe and base, the tag names the one that was used last.
+            tagged = library.tags(offer.name)[offer.tag] == offer.digest
+            say(f"  {place}:{offer.tag}  {offer.digest}" if tagged else f"  {place}@{offer.digest}")
         if token is not None:
             say(f"clients log in as {USER}, without encryption: docker login --username {USER} {server.host}")
             say("the password is in BUILDER_TOKEN" if os.environ.get("BUILDER_TOKEN") else f"the password is {token}")
