@@ -25,6 +25,7 @@ from builder.model.layer import Layer
 from builder.model.lock import LockSection
 from builder.model.lockfile import load_section
 from builder.model.recipe import Profile, Recipe
+from builder.model.stack import stacked
 from builder.model.textfile import check_name, not_regular, place_of, read_folder, read_text, unreadable
 from builder.model.variant import extended
 from builder.model.yamlfile import build, load, parse_yaml
@@ -41,6 +42,8 @@ class LayerSource:
     files: dict[str, bytes]
     folder: Path
 
+
+_FAMILY = "hermetic"
 
 _BUNDLED = Path(__file__).resolve().parent / "data"
 """The recipes and layers of an installed package."""
@@ -157,7 +160,25 @@ class Project:
         return self._once("base", name, self._base)
 
     def _base(self, name: str) -> Base:
-        return _load(self._definition("base", f"recipes/bases/{name}.yaml", name, self.base_names), Base, name)
+        path = self._definition("base", f"recipes/bases/{name}.yaml", name, self.base_names)
+        text = read_text(path)
+        data = parse_yaml(text, str(path))
+        if not isinstance(data, dict) or "stack" not in data:
+            return _load(path, Base, name)
+        shared = self._find(f"recipes/families/{_FAMILY}.yaml")
+        family = parse_yaml(read_text(shared), str(shared))
+        if not isinstance(family, dict):
+            raise InvalidError("not a mapping", id="family-not-a-mapping", where=str(shared))
+        base = stacked(data, family, self._usable_section, where=str(path), text=text)
+        check_name(base.name, name, str(path))
+        return base
+
+    def _usable_section(self, name: str) -> LockSection | None:
+        """A section, or None when it is missing or damaged: a plan fails then and says so, a list of bases does not."""
+        try:
+            return self.section(name)
+        except (PinError, InvalidError):
+            return None
 
     def base_path(self, name: str) -> Path:
         """The file of a base."""

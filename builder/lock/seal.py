@@ -44,4 +44,5 @@ def _pin_seal(pin: Pin) -> str:
 
 
 def _seal(section: Strict) -> str:
-    return fingerprint(section.model_dump(mode="json", exclude={"seal"}))
+    # A key without a value is left out, so that a new optional key does not break the seals of older files.
+    return fingerprint(section.model_dump(mode="json", exclude={"seal"}, exclude_none=True))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,17 +47,27 @@ def resolve_wheels(request: WheelRequest, present: Sequence[Wheel], index: str) 
     NetworkError.
     """
     bound = [f"{wheel.name}=={wheel.version}" for wheel in present]
-    pinned = _compiled(request, [*request.constraints, *bound], index)
+    pinned = pinned_versions(request, index, bound)
     excluded = {wheel.name for wheel in present}
-    wanted = [(name, version) for name, version in pinned if name not in excluded]
-    return _files(wanted, target_tags(request.python, request.platform), index)
+    wanted = [(name, version) for name, version in pinned.items() if name not in excluded]
+    return _files(wanted, target_tags(request.python, request.platform), index, request.exclude_newer)
 
 
-def _compiled(request: WheelRequest, constraints: Sequence[str], index: str) -> list[tuple[str, Version]]:
+def pinned_versions(request: WheelRequest, index: str, bound: Sequence[str] = ()) -> dict[str, Version]:
+    """The versions that a request resolves to today, by name; no file is selected. bound: more constraints.
+
+    Raises as `resolve_wheels` does.
+    """
     with tempfile.TemporaryDirectory(prefix="builder-uv-") as folder:
         Path(folder, "requirements.in").write_text("\n".join(request.requirements) + "\n")
-        Path(folder, "constraints.txt").write_text("\n".join(constraints) + "\n")
+        Path(folder, "constraints.txt").write_text("\n".join([*request.constraints, *bound]) + "\n")
         words = ["requirements.in", "--constraints", "constraints.txt"]
+        if request.overrides:
+            lines = [override.requirement for override in request.overrides]
+            Path(folder, "overrides.txt").write_text("\n".join(lines) + "\n")
+            words += ["--overrides", "overrides.txt"]
+        if request.exclude_newer:
+            words += ["--exclude-newer", request.exclude_newer]
         words += ["--python-version", request.python, "--python-platform", request.platform]
         words += ["--only-binary", ":all:"]
         # Any interpreter works; without this option uv downloads one of the target's version.
@@ -64,7 +75,7 @@ def _compiled(request: WheelRequest, constraints: Sequence[str], index: str) -> 
         words += [] if request.dependencies else ["--no-deps"]
         what = f"{', '.join(request.requirements)} for Python {request.python} on {request.platform}"
         advice = "correct the requirements or constraints in recipes/locks/requests.yaml"
-        return list(parse_pins(uv_compile(words, Path(folder), index, what=what, advice=advice)))
+        return dict(parse_pins(uv_compile(words, Path(folder), index, what=what, advice=advice)))
 
 
 def uv_compile(words: Sequence[str], folder: Path, index: str, *, what: str, advice: str) -> str:
@@ -160,19 +171,28 @@ def best_wheel(files: Iterable[str], version: Version, tags: Sequence[Tag]) -> s
     return best[2] if best else None
 
 
-def _files(wanted: Sequence[tuple[str, Version]], tags: Sequence[Tag], index: str) -> tuple[Wheel, ...]:
+def _files(
+    wanted: Sequence[tuple[str, Version]], tags: Sequence[Tag], index: str, newest: str | None
+) -> tuple[Wheel, ...]:
+    until = datetime.fromisoformat(newest) if newest else None
     try:
         with new_session() as session:
-            return tuple(every(lambda pin: _wheel(session, index, pin[0], pin[1], tags), sorted(wanted), 8))
+            return tuple(every(lambda pin: _wheel(session, index, pin[0], pin[1], tags, until), sorted(wanted), 8))
     except TransferError as error:
         raise NetworkError(
             "cannot read the package index", id="wheel-index-unreadable", where=redact(index), cause=error.detail
         ) from error
 
 
-def _wheel(session: requests.Session, index: str, name: str, version: Version, tags: Sequence[Tag]) -> Wheel:
+def _wheel(
+    session: requests.Session, index: str, name: str, version: Version, tags: Sequence[Tag], until: datetime | None
+) -> Wheel:
     packages = project_files(session, index, name)
-    files = {package.filename: package for package in packages if not package.is_yanked}
+    files = {
+        package.filename: package
+        for package in packages
+        if not package.is_yanked and (until is None or (package.upload_time and package.upload_time <= until))
+    }
     file = best_wheel(files, version, tags)
     if file is None:
         raise PinError(

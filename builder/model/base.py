@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from builder.digest import Digest
 from builder.errors import UsageError
 from builder.model.check import Check
-from builder.model.common import EnvName, ImagePath, Line, Name, NoSecrets, Sha256, Strict, Version
+from builder.model.common import EnvName, ImagePath, Line, Name, NoSecrets, RelativePath, Sha256, Strict, Version
 from builder.model.recipe import LayerUse
 from builder.model.reference import Reference
 
@@ -52,6 +52,23 @@ class Pin(Strict):
         return self
 
 
+class Stack(Strict):
+    """What a hermetic base is made of; its facts and layers follow from the locked sections (`builder.model.stack`).
+
+    root, wheels: sections of the lock. platform: of the wheels. groups: layers with these distributions, as far as the
+    section has them; other large wheels get a layer each. shared: files that several wheels contain, with the names of
+    their distributions; the file of the first one stays. leave_out: distributions that are not installed, each with its
+    reason.
+    """
+
+    root: Name
+    wheels: Name
+    platform: Name = "aarch64-manylinux_2_39"
+    groups: dict[Name, tuple[Name, ...]] = {}
+    shared: dict[RelativePath, tuple[Name, ...]] = {}
+    leave_out: dict[Name, Line] = {}
+
+
 class Base(Strict):
     """A base and the facts about it that layers use.
 
@@ -76,6 +93,8 @@ class Base(Strict):
     entrypoint: Literal["vllm-serve", "pass-through", "environment", "replaced"]
     pin: Pin | None = None
     aliases: tuple[Name, ...] = ()
+    stack: Stack | None = None
+    """hermetic only: instead of `layers` and the facts that follow from the lock."""
     layers: tuple[LayerUse, ...] = ()
     """hermetic only: the layers of the base itself, the root first."""
     env: Annotated[dict[EnvName, Line], NoSecrets] = {}
@@ -96,11 +115,11 @@ class Base(Strict):
         if self.family == "hermetic":
             if self.pin is not None:
                 raise ValueError("a hermetic base has no registry pin")
-            if not self.layers:
-                raise ValueError("a hermetic base needs layers")
+            if not self.layers and self.stack is None:
+                raise ValueError("a hermetic base needs a stack, or layers")
         else:
             if self.pin is None:
                 raise ValueError(f"a base of family {self.family} needs a pin")
-            if self.layers or self.path or self.env:
-                raise ValueError("only a hermetic base has layers, path or env of its own")
+            if self.layers or self.path or self.env or self.stack is not None:
+                raise ValueError("only a hermetic base has a stack, layers, path or env of its own")
         return self

@@ -6,7 +6,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from builder.model.common import Boolean, Commit, FileName, Name, RelativePath, Sha256, Strict, Timestamp, Version
+from builder.model.common import (
+    Boolean,
+    Commit,
+    FileName,
+    Line,
+    Name,
+    RelativePath,
+    Sha256,
+    Strict,
+    Timestamp,
+    Version,
+)
 
 Size = Annotated[int, Field(ge=0, lt=2**53, strict=True)]
 """Bytes, within the integers that every JSON parser holds exactly."""
@@ -72,11 +83,24 @@ class Wheel(Strict):
     size: Size
 
 
+class Override(Strict):
+    """A requirement that replaces what the distributions themselves ask of a package."""
+
+    requirement: Requirement
+    why: Annotated[Line, Field(min_length=10)]
+
+
 class WheelRequest(Strict):
-    """The request that a section of wheels was resolved from."""
+    """The request that a section of wheels was resolved from.
+
+    exclude_newer: files that the index got later do not exist for this section, so that a version of vLLM is resolved
+    with what was released around it. None: no limit.
+    """
 
     requirements: tuple[Requirement, ...]
     constraints: tuple[Requirement, ...] = ()
+    overrides: tuple[Override, ...] | None = None
+    exclude_newer: Timestamp | None = None
     without: tuple[Name, ...] = ()
     """Sections whose distributions the target already holds: they are constraints and are left out of the result."""
     python: Annotated[str, Field(pattern=r"^3\.[0-9]{1,2}$")]

@@ -92,7 +92,7 @@ def _not_json(reason: str, where: str) -> InvalidError:
 
 def section_text(section: LockSection) -> str:
     """The file of a section: JSON with stable order, entries of its lists on one line each."""
-    data = section.model_dump(mode="json")
+    data = section.model_dump(mode="json", exclude_none=True)
     lines = [f" {json.dumps(key)}: {_value(value, 1)}" for key, value in data.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
