@@ -54,9 +54,20 @@ def is_bundled(root: Path) -> bool:
     return root == _BUNDLED
 
 
+def shipped_root() -> Path:
+    """The folder of builder's own recipes and layers: of the installed package, or the checkout."""
+    return _BUNDLED if (_BUNDLED / "recipes").is_dir() else _BUNDLED.parents[1]
+
+
+def own_root() -> Path:
+    """The folder that a new file is written to: BUILDER_PROJECT, else the current one. Raises UsageError."""
+    chosen = os.environ.get("BUILDER_PROJECT")
+    return search_path()[0] if chosen else Path.cwd()
+
+
 def search_path() -> tuple[Path, ...]:
     """The folders that hold recipes/ and dockerfiles/, in the order of the search. Raises UsageError."""
-    shipped = _BUNDLED if (_BUNDLED / "recipes").is_dir() else _BUNDLED.parents[1]
+    shipped = shipped_root()
     chosen = os.environ.get("BUILDER_PROJECT")
     if chosen:
         own = Path(chosen)
@@ -165,13 +176,22 @@ class Project:
         data = parse_yaml(text, str(path))
         if not isinstance(data, dict) or "stack" not in data:
             return _load(path, Base, name)
-        shared = self._find(f"recipes/families/{_FAMILY}.yaml")
-        family = parse_yaml(read_text(shared), str(shared))
-        if not isinstance(family, dict):
-            raise InvalidError("not a mapping", id="family-not-a-mapping", where=str(shared))
-        base = stacked(data, family, self._usable_section, where=str(path), text=text)
+        base = stacked(data, self._family, self._usable_section, where=str(path), text=text)
         check_name(base.name, name, str(path))
         return base
+
+    @cached_property
+    def _family(self) -> dict[str, Any]:
+        path = self._find(f"recipes/families/{_FAMILY}.yaml")
+        data = parse_yaml(read_text(path), str(path))
+        if not isinstance(data, dict):
+            raise InvalidError("not a mapping", id="family-not-a-mapping", where=str(path))
+        return data
+
+    def frame(self, name: str) -> Base:
+        """What a hermetic base of this name has before its wheels are known: the part that all of them share."""
+        stack = {"wheels": "none"}
+        return stacked({"name": name, "stack": stack}, self._family, lambda section: None, where=_FAMILY, text="")
 
     def _usable_section(self, name: str) -> LockSection | None:
         """A section, or None when it is missing or damaged: a plan fails then and says so, a list of bases does not."""

@@ -11,7 +11,7 @@ from builder.errors import InvalidError, NetworkError, PinError, UsageError
 from builder.inputs.hosts import wheel_indexes
 from builder.inputs.mirrors import redact
 from builder.knowledge.extract import dump, extract
-from builder.knowledge.table import FOLDER, Table, load_table
+from builder.knowledge.table import Table, folders, load_table, read_table
 from builder.store.blobs import hash_of
 
 _EXAMPLE = "name a released version, for example vllm==0.33.0"
@@ -76,6 +76,6 @@ def update_table(version: str, folder: Path) -> Table | None:
         raise error.replaced(what=f"vllm {version}: {error.what}", next=advice) from None
     if table == load_table(version):
         return None
-    write_file(FOLDER / f"{version}.yaml", dump(table).encode("utf-8"))
-    load_table.cache_clear()
+    write_file(folders()[0] / f"{version}.yaml", dump(table).encode("utf-8"))
+    read_table.cache_clear()
     return table

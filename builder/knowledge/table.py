@@ -9,6 +9,7 @@ from typing import Literal
 
 from builder.model.common import EnvName, Flag, Sha256, Strict, Version
 from builder.model.yamlfile import load
+from builder.project import search_path, shipped_root
 from builder.versions import python_version
 
 FOLDER = Path(__file__).parent / "vllm"
@@ -53,16 +54,28 @@ class Table(Strict):
         return value in known
 
 
+def folders() -> tuple[Path, ...]:
+    """Where tables are: `recipes/vllm` of a project folder of one's own, then the package. Raises UsageError."""
+    own = [root for root in search_path() if root != shipped_root()]
+    return (*(root / "recipes" / "vllm" for root in own), FOLDER)
+
+
 def versions() -> tuple[str, ...]:
     """The vLLM versions that have a table, oldest first."""
-    names = [path.stem for path in FOLDER.glob("*.yaml")]
+    names = {path.stem for folder in folders() for path in folder.glob("*.yaml")}
     return tuple(sorted(names, key=python_version))
 
 
-@cache
 def load_table(version: str) -> Table | None:
     """The table of a vLLM version; None without one. A local version (0.19.0+nv26.4) has its release's."""
-
     release = re.fullmatch(r"(\d+\.\d+\.\d+)(\+.*)?", version)
-    path = FOLDER / f"{release[1]}.yaml" if release else None
-    return load(path, Table) if path is not None and path.is_file() else None
+    if not release:
+        return None
+    paths = (folder / f"{release[1]}.yaml" for folder in folders())
+    return next((read_table(path) for path in paths if path.is_file()), None)
+
+
+@cache
+def read_table(path: Path) -> Table:
+    """The table in a file. Raises InvalidError."""
+    return load(path, Table)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
 
-from builder.errors import PinError
 from builder.model.base import Base
 from builder.model.plan import PlannedLayer, Variable
 from builder.model.recipe import Recipe
@@ -71,28 +69,6 @@ def notes(layers: Sequence[PlannedLayer]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def created(project: Project, layers: Sequence[PlannedLayer]) -> str:
-    """The newest date of the lock sections that the image uses; an update of another section does not change it.
-
-    Raises PinError when an input is in none of them.
-    """
-    dates = [_EPOCH]
-    known = _newest(project)
-    for key, file in {(item.sha256, item.size): item.file for layer in layers for item in layer.inputs}.items():
-        date = known.get(key)
-        if date is None:
-            raise PinError(f"{file} is in no section of the lock", id="input-not-locked", where="recipes/locks")
-        dates.append(date)
-    return max(dates)
-
-
-@lru_cache(maxsize=2)
-def _newest(project: Project) -> Mapping[tuple[str, int], str]:
-    """For each locked file, by hash and size: the newest date of the sections that have it."""
-    found: dict[tuple[str, int], str] = {}
-    for name in project.section_names():
-        section = project.section(name)
-        for item in section.entries:
-            key = item.sha256, item.size
-            found[key] = max(found.get(key, _EPOCH), section.locked)
-    return found
+def created(project: Project, sections: Iterable[str]) -> str:
+    """The newest date of the lock sections that the image uses; an update of another section does not change it."""
+    return max([_EPOCH, *(project.section(name).locked for name in sections)])

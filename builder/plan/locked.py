@@ -64,6 +64,14 @@ def find_locked(project: Project, use: Use, scope: Scope, siblings: Sequence[Use
     )
 
 
+def sections_of(use: Use, scope: Scope) -> set[str]:
+    """The names of the lock sections that a use of a layer takes inputs from."""
+    inputs = use.source.definition.inputs
+    names = {scope.text(group.lock) for group in inputs.wheels if scope.holds(group.when)}
+    names |= {scope.text(inputs.debs)} if inputs.debs is not None else set()
+    return names | ({"sources"} if inputs.sources else set())
+
+
 def one_per_file(inputs: Iterable[Input]) -> tuple[Input, ...]:
     """The inputs, each once. Raises PinError when two different inputs share a file name: a context holds one."""
     found: dict[str, Input] = {}

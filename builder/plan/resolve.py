@@ -18,10 +18,10 @@ from builder.plan.command import serving
 from builder.plan.imageconfig import created, environment, labels, notes
 from builder.plan.keys import toolchain_digest, with_key, with_toolchain_key
 from builder.plan.layers import plan_layer
-from builder.plan.locked import one_per_file
+from builder.plan.locked import one_per_file, sections_of
 from builder.plan.stages import check_stages
 from builder.plan.template import render_dockerfile
-from builder.plan.use import Use, make_use
+from builder.plan.use import Scope, Use, make_use
 from builder.project import Project, closest
 
 PLATFORM = "linux/arm64"
@@ -109,7 +109,10 @@ def resolve(
     compiles = any(layer.toolchain for layer in layers)
     unpacked = [*layers, *(toolchains if compiles else ())]
     one_per_file(item for layer in unpacked for item in layer.inputs)
-    date = created(project, unpacked)
+    used = {name for use in uses for name in sections_of(use, Scope(project, use, chosen, recipe))}
+    if compiles:
+        used |= {name for use in _toolchain_uses(project) for name in sections_of(use, Scope(project, use, None, None))}
+    date = created(project, used)
     return Plan(
         recipe=recipe.name,
         title=recipe.title,
@@ -137,13 +140,13 @@ def resolve(
 @lru_cache(maxsize=2)
 def plan_toolchains(project: Project) -> tuple[PlannedLayer, ...]:
     """The toolchain roots, one for each build platform, with their keys."""
-    planned = []
-    for architecture in ARCHITECTURES:
-        use = make_use(project, "toolchain", {"arch": architecture}, set(), "toolchain")
-        use = replace(use, id=f"toolchain-{architecture}")
-        layer = plan_layer(project, use, None, None, [])
-        planned.append(with_toolchain_key(layer))
-    return tuple(planned)
+    uses = _toolchain_uses(project)
+    return tuple(with_toolchain_key(plan_layer(project, use, None, None, [])) for use in uses)
+
+
+def _toolchain_uses(project: Project) -> list[Use]:
+    uses = ((name, make_use(project, "toolchain", {"arch": name}, set(), "toolchain")) for name in ARCHITECTURES)
+    return [replace(use, id=f"toolchain-{name}") for name, use in uses]
 
 
 def with_keys(

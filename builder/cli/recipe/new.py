@@ -1,4 +1,4 @@
-"""`builder new`: templates of a recipe, a variant and a layer."""
+"""`builder new`: templates of a recipe, a variant and a layer; a base for a version of vLLM."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 import yaml
 
 from builder.cli.output import say
+from builder.cli.recipe.new_base import new_base
 from builder.errors import UsageError
 from builder.knowledge.families import has_experts, weights_of
 from builder.project import Project
@@ -63,8 +64,8 @@ checks:
 
 
 def new(
-    kind: Annotated[str, typer.Argument(help="recipe or layer.")],
-    name: Annotated[str, typer.Argument(help="Name of the new recipe or layer.")],
+    kind: Annotated[str, typer.Argument(help="recipe, layer or base.")],
+    name: Annotated[str, typer.Argument(help="Name of the new recipe, layer or base.")],
     model: Annotated[str, typer.Option("--model", help="For a recipe: repository of the model.")] = NO_MODEL,
     base: Annotated[
         str | None,
@@ -77,9 +78,16 @@ def new(
         list[str] | None,
         typer.Option("--layer", help="For a variant: a layer besides those of the extended recipe. May be repeated."),
     ] = None,
+    vllm: Annotated[str | None, typer.Option("--vllm", help="For a base: its version of vLLM, from 0.20.0 on.")] = None,
 ) -> None:
-    """Write the start of a new recipe or layer into the current folder, and print its path."""
+    """Write the start of a new recipe or layer, or a whole base, into the current folder, and print the paths.
+
+    A base is hermetic: `builder new base hermetic-0.31 --vllm 0.31.0` resolves and locks all of its packages.
+    """
     check_new_name(name)
+    if kind == "base":
+        new_base(name, vllm)
+        return
     if kind == "recipe":
         path, text = _new_recipe(name, base or ("" if extends else BASE), extends, layer or [])
         use = f"builder lint {name}; builder plan --recipe {name}; builder build --recipe {name}"
@@ -88,7 +96,7 @@ def new(
         path, text = _new_layer(name), LAYER
         hint = f"add {name} to `layers` of a recipe, and plan that recipe"
     else:
-        raise UsageError(f"cannot write a new {kind!r}", id="new-kind-unknown", cause="one of recipe, layer")
+        raise UsageError(f"cannot write a new {kind!r}", id="new-kind-unknown", cause="one of recipe, layer, base")
     if path.exists():
         raise UsageError(f"{path} exists already", id="new-file-exists")
     path.parent.mkdir(parents=True, exist_ok=True)

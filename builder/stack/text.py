@@ -1,0 +1,34 @@
+"""The text of a new base's file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from builder.stack.contents import Overlap
+
+
+def base_text(name: str, section: str, found: Overlap, *, deep_gemm: bool, notes: Sequence[str]) -> str:
+    """The file of a hermetic base. section: with vLLM's wheels. deep_gemm: it is not compiled for this Python."""
+    lines = [
+        "# Facts and layers of this base follow from its lock sections and recipes/families/hermetic.yaml.",
+        f"name: {name}",
+    ]
+    if deep_gemm:
+        lines += ["env:", "  # vLLM's DeepGEMM extension is compiled for other versions of Python only."]
+        lines += ['  VLLM_USE_DEEP_GEMM: "0"']
+    lines += ["stack:", f"  wheels: {section}"]
+    if found.shared:
+        lines += ["  # Files that several wheels contain; the file of the first one stays.", "  shared:"]
+        lines += [f"    {_text(path)}: [{', '.join(owners)}]" for path, owners in found.shared.items()]
+    if found.leave_out:
+        lines.append("  leave_out:")
+        lines += [f"    {distribution}: {_text(why)}" for distribution, why in found.leave_out.items()]
+    if notes:
+        lines += ["notes:", *(f"  - {_text('Not known: ' + note)}" for note in notes)]
+    return "\n".join(lines) + "\n"
+
+
+def _text(value: str) -> str:
+    """A string as YAML: JSON strings are valid YAML."""
+    return json.dumps(value, ensure_ascii=False)
