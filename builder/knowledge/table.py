@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from builder.folders import search_path, shipped_root
 from builder.model.common import EnvName, Flag, Sha256, Strict, Version
 from builder.model.yamlfile import load
-from builder.project import search_path, shipped_root
 from builder.versions import python_version
 
 FOLDER = Path(__file__).parent / "vllm"

@@ -8,11 +8,12 @@ from functools import cached_property
 from pathlib import Path
 
 from builder.errors import UsageError
+from builder.folders import is_bundled
 from builder.lock.freshness import REQUESTS, requested
 from builder.model.base import Base
 from builder.model.lock import LockRequests, SourceLock
 from builder.model.lockfile import load_requests
-from builder.project import Project, closest, is_bundled
+from builder.project import Project, closest
 
 GROUPS = ("bases", "sections", "sources")
 

@@ -53,7 +53,7 @@ class Pin(Strict):
 
 
 class Stack(Strict):
-    """What a hermetic base is made of; its facts and layers follow from the locked sections (`builder.model.stack`).
+    """What a hermetic base is made of; its facts and layers follow from the locked sections (`builder.derive`).
 
     root, wheels: sections of the lock. platform: of the wheels. groups: layers with these distributions, as far as the
     section has them; other large wheels get a layer each. shared: files that several wheels contain, with the names of

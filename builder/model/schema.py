@@ -33,6 +33,11 @@ def schemas() -> dict[str, dict[str, Any]]:
         patterns = found["recipe"]["properties"][key]["patternProperties"]
         patterns |= {pattern: {"anyOf": [value, {"type": "null"}]} for pattern, value in patterns.items()}
     found["recipe"]["anyOf"] = [{"required": ["name", "title", "extends"]}, {"required": required}]
+    # What a base with a stack shares with others, or what follows from its lock, is not in its file.
+    found["family"] = {**found["base"], "title": "Family", "required": []}
+    found["family"]["$defs"] = {**found["base"]["$defs"], "Stack": {**found["base"]["$defs"]["Stack"], "required": []}}
+    found["base"]["$defs"]["Stack"]["required"] = ["wheels"]
+    found["base"]["anyOf"] = [{"required": ["name", "stack"]}, {"required": found["base"].pop("required")}]
     # Keys that start with x- hold values that other keys refer to by YAML anchors.
     found["requests"]["patternProperties"] = {"^x-": {}}
     section: TypeAdapter[LockSection] = TypeAdapter(LockSection)

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from builder.atomic import write_file
-from builder.errors import PinError, UsageError
+from builder.derive import cuda_section, cuda_version
+from builder.errors import InvalidError, PinError, UsageError
+from builder.folders import shipped_root
 from builder.inputs.hosts import wheel_indexes
-from builder.knowledge.table import load_table
+from builder.knowledge.table import Table, load_table
 from builder.lock.findings import LockReport
 from builder.lock.freshness import REQUESTS
 from builder.lock.refresh import refresh
@@ -18,7 +20,6 @@ from builder.lock.selection import LockContext
 from builder.lock.wheels import pinned_versions, resolve_wheels, target_tags
 from builder.model.base import Base
 from builder.model.lock import DebLock, WheelLock, WheelRequest
-from builder.model.stack import cuda_section, cuda_version
 from builder.model.textfile import read_text
 from builder.project import Project
 from builder.stack.contents import foreign_modules, overlap, read_contents, read_requires
@@ -71,16 +72,18 @@ def make_base(project: Project, name: str, version: str, say: Say) -> Made:
         release = find_release(version, target_tags(python, platform), index)
         say("resolving its packages")
         request, notes = _request(release, python, platform, index)
-        files += _lock(project, section, release, request, index, say)
-    if load_table(version) is None:
-        context = LockContext(Project(project.roots), [f"vllm=={version}"], writing=True, say=say)
-        refresh(context, LockReport())
+        table, unknown = _options(project, version, say)
+        files += _lock(
+            project, section, release, request, index, say, audio=table is not None and "audio" in table.extras
+        )
+        notes += unknown
     locked = Project(project.roots).section(section)
     assert isinstance(locked, WheelLock)
     say("reading the lists of files in the wheels")
     contents, unread = read_contents(locked.wheels, index)
     if unread:
-        notes.append(f"files of {len(unread)} wheels, {', '.join(unread[:3])} and others: their server sends no parts")
+        names = ", ".join([*unread[:3], *(["others"] if len(unread) > 3 else [])])
+        notes.append(f"which files are in {names}, and in other wheels too: the index sends no parts of files")
     found = overlap(contents)
     notes += [f"which {file} is right: those of {' and '.join(found.shared[file])} differ" for file in found.unlike]
     foreign = {item.name: modules for item in contents if (modules := foreign_modules(item, python))}
@@ -90,7 +93,8 @@ def make_base(project: Project, name: str, version: str, say: Say) -> Made:
         for distribution, modules in foreign.items()
         if not (distribution == "vllm" and deep_gemm)
     ]
-    write_file(path, base_text(name, section, found, deep_gemm=deep_gemm, notes=notes).encode())
+    text = base_text(name, section, found, deep_gemm=deep_gemm, notes=notes, shipped=root == shipped_root())
+    write_file(path, text.encode())
     base = Project(project.roots).base(name)
     return Made(base, release, (path, *files), tuple(notes))
 
@@ -148,16 +152,18 @@ def _requires(request: WheelRequest, index: str) -> tuple[str, ...]:
 
 
 def _lock(
-    project: Project, section: str, release: Release, request: WheelRequest, index: str, say: Say
+    project: Project, section: str, release: Release, request: WheelRequest, index: str, say: Say, *, audio: bool
 ) -> Sequence[Path]:
-    """Request and lock the sections of a base: vLLM's, the audio extra's, and a CUDA compiler when there is none."""
+    """Request and lock the sections of a base: vLLM's, its audio extra's, and a CUDA compiler when there is none.
+
+    Returns the written files. requests.yaml is what it was when something cannot be resolved.
+    """
     until = f", with files up to {WINDOW.days} days later" if release.until else ""
     date = f", released {release.released:%Y-%m-%d}{until}" if release.released else ""
-    audio = request.model_copy(update={"requirements": (f"vllm[audio]=={release.version}",), "without": (section,)})
-    added = {
-        section: (f"vLLM {release.version}{date}.", request),
-        section.replace("vllm", "audio", 1): ("Its audio extra.", audio),
-    }
+    added = {section: (f"vLLM {release.version}{date}.", request)}
+    if audio:
+        more = {"requirements": (f"vllm[audio]=={release.version}",), "without": (section,)}
+        added[section.replace("vllm", "audio", 1)] = ("Its audio extra.", request.model_copy(update=more))
     versions = {name: str(version) for name, version in pinned_versions(request, index).items()}
     compiler = cuda_section(cuda_version(versions) or "")
     if not project.has_section(compiler):
@@ -181,6 +187,20 @@ def _lock(
             (path.parent / f"{name}.json").unlink(missing_ok=True)
         raise
     return [path, *(path.parent / f"{name}.json" for name in added)]
+
+
+def _options(project: Project, version: str, say: Say) -> tuple[Table | None, list[str]]:
+    """The option table of a version, read from its source distribution when there is none; what is not known of it."""
+    table = load_table(version)
+    if table is not None:
+        return table, []
+    # A folder with recipes/ is a project, which has its own tables.
+    (project.roots[0] / "recipes").mkdir(parents=True, exist_ok=True)
+    try:
+        refresh(LockContext(Project(project.roots), [f"vllm=={version}"], writing=True, say=say), LockReport())
+    except InvalidError as error:
+        return None, [f"the options of vLLM {version}, and whether it has an audio extra: {error.what}"]
+    return load_table(version), []
 
 
 def check_name(project: Project, name: str) -> None:

@@ -55,6 +55,9 @@ def _inserted(text: str, entries: str) -> str:
     if node is None:
         start = text or HEADER
         return f"{start.rstrip(chr(10))}\n\nwheels:\n{entries}"
+    if not node.value:  # {} or nothing
+        start, end = node.start_mark.index, node.end_mark.index
+        return f"{text[:start].rstrip()}\n{entries}{text[end:].lstrip(chr(10))}"
     end = text.find("\n", _end(node)) + 1 or len(text)
     return text[:end] + ("" if text[:end].endswith("\n") else "\n") + entries + text[end:]
 

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 
 from builder.stack.contents import Overlap
 
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 
-def base_text(name: str, section: str, found: Overlap, *, deep_gemm: bool, notes: Sequence[str]) -> str:
-    """The file of a hermetic base. section: with vLLM's wheels. deep_gemm: it is not compiled for this Python."""
+SCHEMA = "# yaml-language-server: $schema=../../builder/schemas/base.json"
+"""The first line of a base in a checkout of builder, for editors."""
+
+
+def base_text(name: str, section: str, found: Overlap, *, deep_gemm: bool, notes: Sequence[str], shipped: bool) -> str:
+    """The file of a hermetic base.
+
+    section: with vLLM's wheels. deep_gemm: it is not compiled for this Python. shipped: the file is one of builder's.
+    """
     lines = [
+        *([SCHEMA] if shipped else []),
         "# Facts and layers of this base follow from its lock sections and recipes/families/hermetic.yaml.",
         f"name: {name}",
     ]
@@ -20,7 +30,10 @@ def base_text(name: str, section: str, found: Overlap, *, deep_gemm: bool, notes
     lines += ["stack:", f"  wheels: {section}"]
     if found.shared:
         lines += ["  # Files that several wheels contain; the file of the first one stays.", "  shared:"]
-        lines += [f"    {_text(path)}: [{', '.join(owners)}]" for path, owners in found.shared.items()]
+        lines += [
+            f"    {path if _PLAIN.fullmatch(path) else _text(path)}: [{', '.join(owners)}]"
+            for path, owners in found.shared.items()
+        ]
     if found.leave_out:
         lines.append("  leave_out:")
         lines += [f"    {distribution}: {_text(why)}" for distribution, why in found.leave_out.items()]

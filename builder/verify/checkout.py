@@ -10,9 +10,10 @@ from pathlib import Path
 
 from builder.engine.process import Captured, OutputTooLongError, output
 from builder.errors import InvalidError, NetworkError, PinError, UsageError
+from builder.folders import search_path
 from builder.inputs.mirrors import redact, without_logins
 from builder.lock.git import LOCAL_VARIABLES
-from builder.project import Project, search_path
+from builder.project import Project
 from builder.verify.revision import Revision, files_at, revision_of, write_files
 
 _AT_COMMIT = re.compile(r"(?P<address>.+)@(?P<commit>[0-9a-f]{40}|[0-9a-f]{64})", re.DOTALL)

@@ -6,7 +6,8 @@ import re
 
 from builder.cli.output import say, size
 from builder.errors import UsageError
-from builder.project import Project, own_root, shipped_root
+from builder.folders import own_root, shipped_root
+from builder.project import Project
 
 
 def new_base(name: str, version: str | None) -> None:

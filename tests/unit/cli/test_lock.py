@@ -205,7 +205,7 @@ def test_names_of_several_kinds_in_one_command(asked: Cli, mirror: Mirror) -> No
 def test_an_installed_package_is_not_written_to(asked: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a project of the user there is nothing to write to: the data of the installed package stays unchanged."""
     root = asked.folder / "project"
-    monkeypatch.setattr("builder.project._BUNDLED", root)
+    monkeypatch.setattr("builder.folders._BUNDLED", root)
     monkeypatch.setattr("builder.project.search_path", lambda: (root,))
     asked.write()
     before = tree(root)

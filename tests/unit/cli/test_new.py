@@ -71,7 +71,8 @@ def test_nothing_is_overwritten_and_names_are_checked() -> None:
         ("layer", "hello", "new-file-exists"),
         ("layer", "../x", "name-invalid"),
         ("recipe", "A", "name-invalid"),
-        ("base", "x", "new-kind-unknown"),
+        ("base", "x", "new-base-version"),
+        ("thing", "x", "new-kind-unknown"),
     ):
         with fails(UsageError, id):
             new(kind, name, model="a/b", base="hermetic-0.23", extends=None)

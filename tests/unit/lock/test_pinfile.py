@@ -100,9 +100,10 @@ def test_a_pin_with_values_elsewhere_in_the_file_is_not_editable(text: str) -> N
 @pytest.mark.parametrize("path", sorted(BASES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_shipped_base_can_be_pinned(path: Path) -> None:
     text = path.read_text("utf-8")
-    base = loaded(text)
-    if base.pin is None:
+    if "\npin:" not in text:
         return
+    base = loaded(text)
+    assert base.pin is not None
     pin = PIN.model_copy(update={"image": base.pin.image})
     after = with_pin(text, pin, path.name)
     assert loaded(after) == base.model_copy(update={"pin": pin})

@@ -39,7 +39,7 @@ def problems(name: str, data: Any) -> list[str]:
     return [error.message for error in validator(name).iter_errors(data)]
 
 
-@pytest.mark.parametrize("name", ["recipe", "profile", "base", "layer", "lock", "requests"])
+@pytest.mark.parametrize("name", ["recipe", "profile", "base", "family", "layer", "lock", "requests"])
 def test_committed_is_generated(name: str) -> None:
     committed = (schema.FOLDER / f"{name}.json").read_text("utf-8")
     assert committed == schema.text(generated()[name]), "run: python -m builder.model.schema"

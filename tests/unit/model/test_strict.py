@@ -95,7 +95,7 @@ PIN = {"image": "registry.example/a/b:1"}
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (HERMETIC, "needs layers"),
+        (HERMETIC, "needs a stack, or layers"),
         ({**HERMETIC, "layers": ["root"], "pin": PIN}, "has no registry pin"),
         ({**HERMETIC, "family": "ngc"}, "needs a pin"),
         ({**HERMETIC, "family": "ngc", "pin": PIN, "layers": ["root"]}, "only a hermetic base"),

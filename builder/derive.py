@@ -1,4 +1,4 @@
-"""A hermetic base from its `stack`: the facts and layers that follow from the locked packages and wheels."""
+"""A hermetic base from its `stack`: the facts and layers that follow from its lock sections. No I/O."""
 
 from __future__ import annotations
 
