@@ -12,20 +12,22 @@ from builder.model.lock import WheelRequest
 from builder.model.yamlfile import compose
 
 
-def with_wheels(text: str, name: str, request: WheelRequest) -> str:
+def with_wheels(text: str, name: str, request: WheelRequest, comment: str = "") -> str:
     """The text with this request under `wheels`, in place of the one of that name that an earlier call wrote.
+
+    comment: a line above it.
 
     Raises UsageError when the mapping is not written as a block, InvalidError for text that is not YAML.
     """
     root = compose(text) if text.strip() else None
     if root is None:
-        return f"{text}wheels:\n{_entry(name, request, 2)}"
+        return f"{text}wheels:\n{_entry(name, request, 2, comment)}"
     if not isinstance(root, yaml.MappingNode):
         raise _by_hand(name)
     section = next((value for key, value in root.value if key.value == "wheels"), None)
     lines = text.splitlines(keepends=True)
     if section is None:
-        return f"{text.rstrip()}\nwheels:\n{_entry(name, request, 2)}"
+        return f"{text.rstrip()}\nwheels:\n{_entry(name, request, 2, comment)}"
     if not isinstance(section, yaml.MappingNode) or section.flow_style or not section.value:
         raise _by_hand(name)
     first = section.value[0][0].start_mark
@@ -33,14 +35,14 @@ def with_wheels(text: str, name: str, request: WheelRequest) -> str:
     for key, value in section.value:
         if key.value == name:
             begin, end = key.start_mark.line, value.end_mark.line
-    return "".join([*lines[:begin], _entry(name, request, first.column), *lines[end:]])
+    return "".join([*lines[:begin], _entry(name, request, first.column, comment), *lines[end:]])
 
 
-def _entry(name: str, request: WheelRequest, column: int) -> str:
+def _entry(name: str, request: WheelRequest, column: int, comment: str) -> str:
     """The entry; strings as in JSON, which YAML contains."""
     data = request.model_dump(mode="json", exclude_defaults=True)
     lines = [f"{name}:", *(f"  {key}: {json.dumps(value)}" for key, value in data.items())]
-    return "".join(f"{' ' * column}{line}\n" for line in lines)
+    return "".join(f"{' ' * column}{line}\n" for line in ([f"# {comment}", *lines] if comment else lines))
 
 
 def _by_hand(name: str) -> UsageError:

@@ -16,6 +16,7 @@ from builder.knowledge.table import Table, load_table
 from builder.lock.findings import LockReport
 from builder.lock.freshness import REQUESTS
 from builder.lock.refresh import refresh
+from builder.lock.requesting import with_wheels
 from builder.lock.selection import LockContext
 from builder.lock.wheels import pinned_versions, resolve_wheels, target_tags
 from builder.model.base import Base
@@ -24,7 +25,6 @@ from builder.model.textfile import read_text
 from builder.project import Project
 from builder.stack.contents import foreign_modules, overlap, read_contents, read_requires
 from builder.stack.release import WINDOW, Release, find_release, overrides_for
-from builder.stack.requests import with_requests
 from builder.stack.text import base_text
 
 GENERATORS = (
@@ -173,7 +173,10 @@ def _lock(
         added[compiler] = (f"The compiler of CUDA {minor}.", needs)
     path = project.roots[0] / "recipes/locks" / REQUESTS
     before = read_text(path) if path.exists() else None
-    write_file(path, with_requests(before or "", added, str(path)).encode())
+    text = before or ""
+    for name, (comment, wanted_request) in reversed(added.items()):
+        text = with_wheels(text, name, wanted_request, comment)
+    write_file(path, text.encode())
     report = LockReport()
     try:
         context = LockContext(Project(project.roots), list(added), writing=True, say=say)
