@@ -7,15 +7,16 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
 
 from builder import __version__
-from builder.cli.command import Command
+from builder.cli.command import Command, complete_values
 
 INTERRUPTED = 130
+Shell = Literal["bash", "zsh", "fish"]
 
 COMMANDS = {
     "list": ("recipe.list:list_", "List recipes, bases, layers or profiles."),
@@ -84,12 +85,15 @@ def load_command(name: str) -> Any:
     single.command(name, cls=Command, short_help=COMMANDS[name][1])(
         getattr(import_module(f"builder.cli.{module}"), function)
     )
-    return typer.main.get_command(single)
+    command = typer.main.get_command(single)
+    complete_values(command)
+    return command
 
 
 app = typer.Typer(
     name="builder",
     cls=_Commands,
+    add_completion=False,
     help="Builds reproducible vLLM container images for NVIDIA DGX Spark (GB10).",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -109,7 +113,22 @@ for _name, (_, _summary) in COMMANDS.items():
 @app.callback(invoke_without_command=True)
 def root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+    install_completion: Annotated[
+        Shell | None, typer.Option("--install-completion", help="Install completion for a shell, for this user.")
+    ] = None,
+    show_completion: Annotated[
+        Shell | None, typer.Option("--show-completion", help="Print the completion script for a shell.")
+    ] = None,
 ) -> None:
+    if install_completion is not None or show_completion is not None:
+        # Imported here: it reads the project's names.
+        from builder.cli import completion
+
+        if show_completion is not None:
+            print(completion.script(show_completion))
+        if install_completion is not None:
+            print(f"{completion.install(install_completion)}: open a new {install_completion}")
+        raise typer.Exit
     if version:
         print(f"builder {__version__}")
         raise typer.Exit
@@ -121,6 +140,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     Raises BuilderError for an expected failure, KeyboardInterrupt when the command was interrupted, and
     BrokenPipeError when the reader of standard output has gone.
     """
+    if "_BUILDER_COMPLETE" in os.environ:
+        from builder.cli import completion
+
+        completion.prepare()
     try:
         result = app(arguments, prog_name="builder", standalone_mode=False)
     except typer.Exit as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from typing import Any
 
 from typer.core import TyperCommand
@@ -11,6 +12,30 @@ _IMAGES = ("push", "test", "sbom", "verify")
 """Commands whose other words are references: a reference has a slash or a colon, the name of a recipe has none."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+def complete_values(command: Any) -> None:
+    """Let the options and arguments of a command complete their values."""
+    for parameter in command.params:
+
+        def complete(ctx: Any, param: Any, incomplete: str) -> list[Any]:
+            from builder.cli.completion import values
+
+            words = dict(ctx.params)
+            # A recipe that is a plain word is not parsed while a shell asks.
+            if not words.get("recipe") and ctx.args and _NAME.fullmatch(ctx.args[0]):
+                words["recipe"] = ctx.args[0]
+            found = values(str(command.name), str(param.name), words)
+            return [_item(name) for name in found if name.startswith(incomplete)]
+
+        if parameter._custom_shell_complete is None:
+            # The attribute behind the option `shell_complete`, which typer does not pass on.
+            parameter._custom_shell_complete = complete
+
+
+def _item(value: str) -> Any:
+    core: Any = import_module("typer.core")
+    return core.CompletionItem(value)
 
 
 class Command(TyperCommand):
@@ -28,6 +53,16 @@ class Command(TyperCommand):
             word = "[RECIPE]..." if self._recipe.multiple else "[RECIPE]"
             pieces.insert(len(pieces) if self.name == "mirror" else 1, word)
         return pieces
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Recipes, where a plain word can be one; and options."""
+        found = super().shell_complete(ctx, incomplete)
+        if self._recipe is None or incomplete.startswith("-") or (self._own and self.name not in _IMAGES):
+            return found
+        from builder.cli.completion import values
+
+        names = values(str(self.name), "recipe", ctx.params)
+        return [*(_item(name) for name in names if name.startswith(incomplete)), *found]
 
     def invoke(self, ctx: Any) -> Any:
         # Imported here: `--help` does not need it.

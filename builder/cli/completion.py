@@ -1,0 +1,119 @@
+"""Completion in shells: the values of options and arguments, by their names. Imported only while a shell asks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any
+
+from builder.atomic import write_file
+from builder.errors import BuilderError
+from builder.project import Project
+
+SHELLS = ("bash", "zsh", "fish")
+
+_ZSH_FIRST = 'if [[ $funcstack[1] == _builder ]]; then _builder_completion "$@"; fi\n'
+"""zsh loads the file at the first completion, as the body of a function: without this line that one has no answer."""
+
+
+def install(shell: str) -> str:
+    """Install completion for a shell, for this user; the file that was written."""
+    _, path = _typer().install(shell=shell, prog_name="builder", complete_var="_BUILDER_COMPLETE")
+    if shell == "zsh":
+        write_file(path, script(shell).encode())
+    return str(path)
+
+
+def script(shell: str) -> str:
+    """The script that a shell reads."""
+    text: str = _typer().get_completion_script(prog_name="builder", complete_var="_BUILDER_COMPLETE", shell=shell)
+    return f"{text}\n{_ZSH_FIRST}" if shell == "zsh" else text
+
+
+def prepare() -> None:
+    """Register the shells; call it before a shell's question is answered."""
+    _typer().completion_init()
+
+
+def _typer() -> Any:
+    # Its functions are public, but not declared as exported.
+    return import_module("typer.completion")
+
+
+def values(command: str, parameter: str, given: dict[str, Any]) -> list[str]:
+    """What a parameter of a command can be. given: the options before it. An invalid project completes nothing."""
+    find = _VALUES.get(f"{command} {parameter}") or _VALUES.get(parameter)
+    with contextlib.suppress(BuilderError, OSError):
+        return [*(find(Project(), given) if find else ())]
+    return []
+
+
+def _bases(project: Project, given: dict[str, Any]) -> Iterable[str]:
+    """The bases of the given recipe, or all, with their aliases."""
+    from builder.plan.bases import bases_of
+
+    recipe = _recipe(given)
+    bases = bases_of(project, project.recipe(recipe)) if recipe else project.bases.values()
+    return dict.fromkeys(name for base in bases for name in (base.name, *base.aliases))
+
+
+def _profiles(project: Project, given: dict[str, Any]) -> Iterable[str]:
+    recipe = _recipe(given)
+    return sorted({*project.shared_profiles, *(project.recipe(recipe).profiles if recipe else ())})
+
+
+def _sets(project: Project, given: dict[str, Any]) -> Iterable[str]:
+    """LAYER.PARAMETER=, and with the values that the parameter can have."""
+    recipe = _recipe(given)
+    names = [use.layer for use in project.recipe(recipe).layers] if recipe else project.layer_names()
+    for name in names:
+        for key, parameter in project.layer(name).definition.parameters.items():
+            yield from [f"{name}.{key}={choice}" for choice in parameter.choices] or [f"{name}.{key}="]
+
+
+def _recipe(given: dict[str, Any]) -> str | None:
+    recipe = given.get("recipe")
+    return recipe[0] if isinstance(recipe, list | tuple) and recipe else recipe or None
+
+
+def _rules(project: Project, given: dict[str, Any]) -> Iterable[str]:
+    from builder.knowledge.rule import all_rules
+
+    return [rule.id for rule in all_rules()]
+
+
+def _named(project: Project, given: dict[str, Any]) -> Iterable[str]:
+    return [*project.recipe_names(), *project.layer_names(), *_bases(project, {}), *project.shared_profiles]
+
+
+def _fixed(*words: str) -> Callable[[Project, dict[str, Any]], Iterable[str]]:
+    return lambda project, given: words
+
+
+_VALUES: dict[str, Callable[[Project, dict[str, Any]], Iterable[str]]] = {
+    "recipe": lambda project, given: project.recipe_names(),
+    "recipes": lambda project, given: project.recipe_names(),
+    "extends": lambda project, given: project.recipe_names(),
+    "base": _bases,
+    "profile": _profiles,
+    "set_": _sets,
+    "layer": lambda project, given: project.layer_names(),
+    "beside": lambda project, given: project.layer_names(),
+    "tier": _fixed("static", "cpu", "gpu"),
+    "engine": _fixed("auto", "docker", "buildah"),
+    "compression": _fixed("zstd", "gzip"),
+    "platform": _fixed("linux/arm64"),
+    "run format_": _fixed("docker", "compose", "systemd", "env"),
+    "graph format_": _fixed("text", "dot", "mermaid", "svg"),
+    "sbom format": _fixed("cyclonedx", "spdx"),
+    "role": _fixed("head", "worker"),
+    "serve": _fixed("small", "recipe"),
+    "rules id_": _rules,
+    "show name": _named,
+    "list kind": _fixed("recipes", "bases", "layers", "profiles"),
+    "new kind": _fixed("recipe", "layer"),
+    "add kind": _fixed("wheels"),
+    "lock names": lambda project, given: [*project.base_names(), *project.section_names()],
+}
+"""By the name of a parameter, or of a command and its parameter."""
