@@ -131,7 +131,7 @@ def test_omni_brings_vllm_omni_of_the_same_version() -> None:
 @pytest.mark.parametrize("base", ["hermetic-0.20", "hermetic-0.23"])
 def test_ray_adds_no_wheel_that_the_base_has(base: str) -> None:
     recipe = PROJECT.recipe("qwen3.5-122b-fp8-dual")
-    layers = {item.id: item for item in resolve(PROJECT, recipe, base=base).layers}
+    layers = {item.id: item for item in resolve(PROJECT, recipe, base=base, profile="ray").layers}
     below = {i.sha256 for name, item in layers.items() if name.startswith("wheels-") for i in item.inputs}
     assert not below & {item.sha256 for item in layers["ray"].inputs}
 
