@@ -30,6 +30,8 @@ from builder.store.store import Store
 
 _AT_ONCE = 4
 """Layers that are moved at the same time."""
+_STATEMENT = 1 << 16
+"""Bytes of a signed statement about a layer, at most; it has about two thousand."""
 _FRESH = 30
 """Days after which a layer that is built again is signed again."""
 
@@ -77,7 +79,7 @@ class LayerCache:
 
         def ask(layer: PlannedLayer) -> Found:
             about = Digest.of(key_manifest(layer.key))
-            said = signed_statements(self.asking, self.place, about, self.keys)
+            said = signed_statements(self.asking, self.place, about, self.keys, _STATEMENT)
             return sort_out(layer.key, said, self.rule, now, f"layer {layer.id} in {self.name}")
 
         try:
@@ -108,7 +110,7 @@ class LayerCache:
 
         watch(0)
         try:
-            with store.exclusive(layer.key):
+            with store.exclusive(layer.key, lambda: listener(Event(layer.id, "waiting"))):
                 if store.layer(layer.key) is not None:
                     return False
                 where = f"layer {layer.id} in {self.name}"
@@ -153,7 +155,7 @@ class LayerCache:
     def _publish(self, store: Store, layer: PlannedLayer, record: LayerRecord, key: SigningKey) -> bool:
         manifest = key_manifest(layer.key)
         rule = RebuiltRule(keys=(key.name,), days=_FRESH)
-        said = signed_statements(self.client, self.place, Digest.of(manifest), [key.public])
+        said = signed_statements(self.client, self.place, Digest.of(manifest), [key.public], _STATEMENT)
         own = sort_out(layer.key, said, rule, datetime.now(UTC), f"layer {layer.id} in {self.name}")
         own.compare(record, f"layer {layer.id} in {self.name}")
         if own.entries:

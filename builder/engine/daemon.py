@@ -76,8 +76,7 @@ class Daemon:
     def info(self) -> Mapping[str, Any]:
         """What `docker info` shows: runtimes, devices, storage driver."""
         with self._errors("ask for its settings"):
-            info: Mapping[str, Any] = self._docker.info()
-            return info
+            return dict(self._docker.info())
 
     def image_id(self, name: str) -> str | None:
         """The id of an image; None when the daemon has none of that name.
@@ -85,11 +84,9 @@ class Daemon:
         With the containerd image store it is the digest of the manifest, with a graph driver (overlay2) the digest of
         the config.
         """
-        with self._errors(f"inspect the image {name}"):
-            try:
-                return str(self._api.inspect_image(name)["Id"])
-            except docker.errors.NotFound:
-                return None
+        with self._errors(f"inspect the image {name}"), contextlib.suppress(docker.errors.NotFound):
+            return str(self._api.inspect_image(name)["Id"])
+        return None
 
     def image_names(self) -> frozenset[str]:
         """All names of the images that the daemon has: tags, references by digest, and ids as `@sha256:…`."""
@@ -118,26 +115,24 @@ class Daemon:
                 archive.check()
                 raise
 
-    def pull(self, name: str, *, platform: str | None = None, login: tuple[str, str] | None = None) -> None:
-        """Make the daemon pull an image by its digest (REPOSITORY@sha256:…).
+    def pull(self, name: str, platform: str | None = None, login: Mapping[str, str] | None = None) -> None:
+        """Make the daemon pull an image by its digest (REPOSITORY@sha256:…). Raises EngineError.
 
-        login: user and password; by default those of docker's configuration. Raises EngineError when the daemon cannot.
+        login: username and password; by default those of docker's configuration.
         """
         repository, _, digest = name.partition("@")
-        auth = {"username": login[0], "password": login[1]} if login is not None else None
         with contextlib.closing(self._connect(TRANSFER)) as client, self._errors(f"pull {name}"):
             api: Any = client.api
-            for item in api.pull(repository, tag=digest, stream=True, decode=True, platform=platform, auth_config=auth):
+            for item in api.pull(
+                repository, tag=digest, stream=True, decode=True, platform=platform, auth_config=login
+            ):
                 if problem := item.get("error"):
                     raise refused(f"pull {name}", str(problem))
 
     def tag(self, image: str, name: str) -> None:
         """Give an image, by name or id, another name: [REGISTRY/]REPOSITORY[:TAG]. Raises EngineError."""
-        repository, colon, tag = name.rpartition(":")
-        if not colon or "/" in tag:
-            repository, tag = name, "latest"
         with self._errors(f"name the image {name}"):
-            self._api.tag(image, repository, tag)
+            self._api.tag(image, *docker.utils.parse_repository_tag(name))
 
     def remove_image(self, name: str) -> None:
         """Remove a name of an image, and the image with its last name. A missing name is no error."""

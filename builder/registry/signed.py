@@ -10,13 +10,15 @@ from builder.attest.envelope import MEDIA_TYPE, Envelope, read_envelope, sign
 from builder.attest.keys import PublicKey, SigningKey
 from builder.attest.statement import LIMIT, Statement, write_statement
 from builder.digest import Digest
-from builder.errors import InvalidError, PinError
+from builder.errors import InvalidError, NetworkError, PinError
 from builder.model.reference import Reference
 from builder.registry.client import Registry
 from builder.registry.referrers import Artifact, attached, read_attached
 
 MOST = 100
 """Artifacts of one type that are read of an image."""
+_MALFORMED = ("artifact-malformed", "artifact-too-large", "manifest-malformed")
+"""Errors of an artifact that its author could cause, and not the network."""
 _TYPE = "dev.sigstore.bundle.predicateType"
 _CONTENT = {"dev.sigstore.bundle.content": "dsse-envelope"}
 """Annotations of cosign: some clients select bundles by them."""
@@ -50,16 +52,16 @@ def signed_artifact(
 
 
 def signed_statements(
-    client: Registry, reference: Reference, image: Digest, keys: Sequence[PublicKey]
+    client: Registry, reference: Reference, image: Digest, keys: Sequence[PublicKey], limit: int = 2 * LIMIT
 ) -> Iterator[Said | Ignored]:
-    """The signed statements that are attached to an image. keys: those whose statements count.
+    """The signed statements that are attached to an image. keys: those whose statements count. limit: bytes of one.
 
     Anybody who may push can attach one, so one that is wrong does not count and is no failure. Raises NetworkError.
     """
     for descriptor in attached(client, reference, image, MEDIA_TYPE)[:MOST]:
         artifact = Digest(descriptor["digest"])
         try:
-            blob = read_attached(client, reference, descriptor, 2 * LIMIT).payload
+            blob = read_attached(client, reference, descriptor, limit).payload
             envelope = read_envelope(blob, f"statement {artifact}")
             signer = envelope.signer(keys)
             if signer is None:
@@ -67,6 +69,11 @@ def signed_statements(
                 continue
             statement = envelope.statement()
         except (InvalidError, PinError) as error:
+            yield Ignored(artifact, error.what)
+            continue
+        except NetworkError as error:
+            if error.id not in _MALFORMED:
+                raise
             yield Ignored(artifact, error.what)
             continue
         if image in statement.subjects:

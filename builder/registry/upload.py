@@ -218,12 +218,16 @@ def put_manifest(
         raise PinError(f"got {digest}, expected {target.digest}", id="manifest-digest-mismatch", where=str(target))
     endpoint = session.config.origin(target.registry)
     path = f"{target.repository}/manifests/{target.tag or digest}"
-    response = session.send(
-        endpoint, "PUT", path, push(target.repository), headers={"Content-Type": media_type}, body=data
-    )
-    if response.status_code not in (200, 201):
+    budget = session.transport.retry_policy.budget()
+    headers = {"Content-Type": media_type}
+    while True:
+        response = session.send(endpoint, "PUT", path, push(target.repository), headers=headers, body=data)
+        if response.status_code in (200, 201):
+            break
         error = session.error(response, endpoint, str(target))
-        raise NetworkError(error.what, id=error.id, where=error.where, cause=error.cause, next=error.next)
+        # While another client writes the same blob, docker-registry loses sight of it for a moment.
+        if "MANIFEST_BLOB_UNKNOWN" not in error.cause or not budget.again():
+            raise NetworkError(error.what, id=error.id, where=error.where, cause=error.cause, next=error.next)
     response.close()
     stored = response.headers.get("Docker-Content-Digest", digest)
     if stored != digest:

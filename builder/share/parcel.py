@@ -44,7 +44,7 @@ class Parcel:
         Raises EngineError, and PinError when docker then has another image under this name.
         """
         source = f"{host}/{self.repository}@{self.digest}"
-        daemon.pull(source, platform=self.platform, login=(USER, token))
+        daemon.pull(source, platform=self.platform, login={"username": USER, "password": token})
         daemon.tag(source, name)
         found = daemon.image_id(name)
         if not self.is_image(found):

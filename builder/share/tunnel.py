@@ -13,7 +13,7 @@ from builder.errors import EngineError, UsageError
 from builder.share.parcel import PORT
 
 _HOST = re.compile(
-    r"(?:[A-Za-z0-9_.-]{1,64}@)?(?:[A-Za-z0-9][A-Za-z0-9._-]{0,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?"
+    r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}@)?(?:[A-Za-z0-9][A-Za-z0-9._-]{0,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?"
 )
 _PORTS = range(PORT, PORT + 5)
 _ALIVE = ("-o", "ExitOnForwardFailure=yes", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4")
@@ -22,10 +22,14 @@ _ALIVE = ("-o", "ExitOnForwardFailure=yes", "-o", "ServerAliveInterval=15", "-o"
 
 def checked_host(host: str) -> str:
     """[USER@]HOST[:PORT], also a Host of ssh's configuration. Raises UsageError."""
-    if not _HOST.fullmatch(host):
+    try:
+        if not _HOST.fullmatch(host):
+            raise ValueError
+        ssh_words(host)  # a port beyond 65535, or an address that is none
+    except ValueError:
         raise UsageError(
             f"not a machine: {host[:100]!a}", id="deploy-host-invalid", next="write [USER@]HOST[:PORT], as for ssh"
-        )
+        ) from None
     return host
 
 

@@ -107,7 +107,7 @@ def test_options_that_do_not_fit(cli: Cli) -> None:
     cli("deploy", "--host", "spark1").failed(2, "deploy-incomplete")
     cli("deploy", "x.example/y:1", "--recipe", "tiny", "--host", "spark1").failed(2, "deploy-incomplete")
     cli("deploy", "--recipe", "tiny", "--host", "spark1", "--policy", "p").failed(2, "policy-without-image")
-    for host in ("-oProxyCommand=x", "a b", "a;b", "", "me@", "a:x", "$(x)"):
+    for host in ("-oProxyCommand=x", "-x@a", "a:99999", "[::x]", "[:::::::::]", "a b", "a;b", "", "me@", "a:x", "$(x)"):
         with fails(UsageError, "deploy-host-invalid"):
             checked_host(host)
     assert ssh_words("me@spark-1:2222") == ["-l", "me", "-p", "2222", "--", "spark-1"]

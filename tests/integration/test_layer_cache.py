@@ -14,8 +14,9 @@ import pytest
 from builder.attest.envelope import MEDIA_TYPE
 from builder.cache.entry import key_manifest
 from builder.digest import Digest
+from builder.oci.manifest import OCI_MANIFEST
 from builder.plan.resolve import resolve
-from builder.registry.referrers import attached
+from builder.registry.referrers import Artifact, attach_all, attached
 from tests.support.cli import Cli
 from tests.support.layercache import Fleet, states
 from tests.support.registry import running
@@ -126,9 +127,14 @@ def test_right_bytes_other_key(fleet: Fleet) -> None:
 def test_a_record_of_a_stranger(fleet: Fleet) -> None:
     key = fleet.layer().key
     fleet.sign("stranger", fleet.other("stranger", key), key)
+    manifest = key_manifest(key)
+    about = {"mediaType": OCI_MANIFEST, "digest": Digest.of(manifest), "size": len(manifest)}
+    attach_all(fleet.client, fleet.place, about, [Artifact(b" " * 70_000, MEDIA_TYPE), Artifact(b"{}", MEDIA_TYPE)])
     done = fleet.build("newcomer", "--json", *fleet.trusting("alice"))
     assert done.code == 0 and states(done)["placed"] == "built", done.err
     assert "does not count: it is signed by another key" in done.err
+    assert "does not count: an artifact of 70000 bytes" in done.err
+    assert "does not count: not a valid statement" in done.err
     assert "a builder that nobody vouches for has other bytes" in done.err
 
 
