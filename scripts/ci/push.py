@@ -58,7 +58,9 @@ def require_tests(found: list[Record]) -> None:
 
 def pushed(record: Record, repository: str) -> Record:
     """Push one image. Raises CommandFailed, also when it is pushed under another digest than the tested one."""
-    reference = builder("push", *named(record), "--with-results", f"{repository}/{record.recipe}").strip()
+    # Without a digest, push would write the tag `latest`.
+    target = f"{repository}/{record.recipe}@{record.digest}"
+    reference = builder("push", *named(record), "--with-results", target).strip()
     set_outputs(reference=reference)
     if not reference.endswith(f"@{record.digest}"):
         summarize(f"{record.recipe} was pushed as {reference}, but {record.digest} was tested")

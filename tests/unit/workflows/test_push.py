@@ -24,7 +24,7 @@ def test_pushes_what_was_tested(checkout: Checkout) -> None:
     done = checkout.run(*PUSH, "--sboms", "sboms", answers=answers(sbom={"out": "{}"}))
     assert done.returncode == 0, done.stderr
     assert checkout.logged() == [
-        "push --recipe tiny --base made --with-results ghcr.io/someone/images/tiny",
+        f"push --recipe tiny --base made --with-results ghcr.io/someone/images/tiny@{DIGEST}",
         "sbom --recipe tiny --base made --format spdx",
     ]
     reference = f"ghcr.io/someone/images/tiny@{DIGEST}"
