@@ -102,7 +102,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-            return self._plain_body(int(self.headers.get("Content-Length", 0)))
+            return self._plain_body(int(self.headers.get("Content-Length") or 0))
         parts = []
         while size := int(self.rfile.readline(), 16):
             parts.append(self.rfile.read(size))
