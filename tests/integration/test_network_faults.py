@@ -1,10 +1,11 @@
-"""Push, pull and layer cache through a proxy that breaks a fifth of all requests: all ends right, or fails clean."""
+"""Push, pull and layer cache through a network that breaks at any byte: all ends right, or fails clean."""
 
 from __future__ import annotations
 
 import contextlib
+import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from builder.attest.keys import public_key, signing_key
 from builder.attest.policy import RebuiltRule
 from builder.cache.cache import LayerCache
+from builder.digest import Digest
 from builder.errors import BuilderError, PinError
 from builder.model.plan import Plan
 from builder.model.reference import Reference
@@ -20,23 +22,27 @@ from builder.registry.auth import Credentials
 from builder.registry.client import Registry
 from builder.registry.config import RegistriesConfig
 from builder.registry.push import push_image
+from builder.registry.upload import RESUMABLE
 from builder.retry import RetryPolicy
 from builder.share.library import Library
 from builder.share.server import Server
 from builder.store.store import Store
 from tests.support.engine import FakeEngine, build
-from tests.support.faulty import faulty_proxy
+from tests.support.faults import bad_network
 from tests.support.fixtures import MakePlan
 from tests.support.mirror import Mirror
 from tests.support.nightly import NIGHTLY
 from tests.support.registry import is_installed
 from tests.support.statements import new_key
+from tests.support.strict_registry import strict_registry
 
 pytestmark = [
     pytest.mark.registry,
     pytest.mark.skipif(not is_installed(), reason="docker-registry is not installed"),
 ]
 ROUNDS = 300 if NIGHTLY else 8
+LARGE = RESUMABLE + (8 << 20)
+"""Bytes."""
 
 
 @pytest.fixture
@@ -77,11 +83,23 @@ def rounds(act: Callable[[int], None]) -> None:
     assert ends["right"] > ROUNDS // 4, ends
 
 
-def test_a_tag_never_names_an_incomplete_image(host: str, built: Built, store: Store) -> None:
+@pytest.fixture(params=["docker-registry", "strict"])
+def registry(
+    request: pytest.FixtureRequest, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    if request.param == "strict":
+        with strict_registry() as started:
+            yield started.host
+    else:
+        yield host
+
+
+def test_a_tag_never_names_an_incomplete_image(registry: str, built: Built, store: Store) -> None:
     def push(number: int) -> None:
-        place = Reference.parse(f"{host}/faults/push{number}:1")
-        with faulty_proxy(host, number) as (proxy, _):
-            target = Reference(proxy, place.repository, "1")
+        place = Reference.parse(f"{registry}/faults/push{number}:1")
+        with bad_network(registry, number) as network:
+            target = Reference(network.host, place.repository, "1")
             try:
                 push_image(built.image, store, target, lambda digest, what, size: None, client())
             except BuilderError:
@@ -90,6 +108,21 @@ def test_a_tag_never_names_an_incomplete_image(host: str, built: Built, store: S
         assert is_complete(place, built.image.digest)
 
     rounds(push)
+
+
+def test_large_blobs_arrive(registry: str) -> None:
+    """Above a size, a blob is uploaded in parts, and goes on where it stopped."""
+    for number in range(20 if NIGHTLY else 2):
+        blob = random.Random(number).randbytes(1 << 20) * (LARGE >> 20)
+        digest, pieces = Digest.of(blob), [blob[at : at + 500_000] for at in range(0, len(blob), 500_000)]
+        with bad_network(registry, number, share=0.7) as network:
+            for _ in range(40):
+                with contextlib.suppress(BuilderError):
+                    place = Reference(network.host, "large/blob")
+                    client().upload(place, digest, len(blob), lambda pieces=pieces: iter(pieces))  # type: ignore[misc]
+                    break
+        there = client().blob(Reference(registry, "large/blob"), digest, len(blob))
+        assert Digest.of(b"".join(there)) == digest
 
 
 @pytest.mark.parametrize("source", ["docker-registry", "serve"])
@@ -105,8 +138,8 @@ def test_no_wrong_byte_is_accepted(host: str, built: Built, store: Store, tmp_pa
         def pull(number: int) -> None:
             other = Store(tmp_path / f"store{number}")
             try:
-                with faulty_proxy(backend, number) as (proxy, _):
-                    one, place = client(), Reference(proxy, "tiny", "tiny")
+                with bad_network(backend, number) as network:
+                    one, place = client(), Reference(network.host, "tiny", "tiny")
                     manifest = one.manifest(place)
                     for part in manifest.layers:
                         other.fill(part.digest, lambda part=part: one.blob(place, part.digest, part.size))  # type: ignore[misc]
@@ -131,8 +164,8 @@ def test_a_cache_takes_right_layers_or_none(
 
     def use(number: int) -> None:
         other = Store(tmp_path / f"store{number}")
-        with faulty_proxy(host, number) as (proxy, _):
-            cache = LayerCache(Reference(proxy, f"faults/cache{number % 3}"), rule, keys, client(), client())
+        with bad_network(host, number) as network:
+            cache = LayerCache(Reference(network.host, f"faults/cache{number % 3}"), rule, keys, client(), client())
             with contextlib.suppress(BuilderError):
                 cache.publish(store, layers, signing_key(private, None, "own.pub"), lambda layer, outcome: None)
             found = cache.look_up(layers)

@@ -32,7 +32,7 @@ class Network:
 
     backend: str
     random: random.Random
-    share: float = 0.3
+    share: float = 0.5
     host: str = ""
     done: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -99,7 +99,7 @@ def _close(end: socket.socket) -> None:
 
 
 @contextlib.contextmanager
-def bad_network(backend: str, seed: int, share: float = 0.3) -> Iterator[Network]:
+def bad_network(backend: str, seed: int, share: float = 0.5) -> Iterator[Network]:
     """A bad network in front of a registry."""
     network = Network(backend, random.Random(seed), share)
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
