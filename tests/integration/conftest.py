@@ -15,7 +15,15 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield started
 
 
-MACHINE = {"test_mirror", "test_smoke_docker", "test_smoke_runc", "test_smoke_running", "test_tar_engines"}
+MACHINE = {
+    "test_deploy",
+    "test_load",
+    "test_mirror",
+    "test_smoke_docker",
+    "test_smoke_runc",
+    "test_smoke_running",
+    "test_tar_engines",
+}
 """Modules that need the container engines, loop over namespaces or register qemu: one after the other."""
 
 

@@ -19,6 +19,8 @@ from tests.support.cli import Cli
 from tests.support.docker_daemon import docker_daemon
 from tests.support.errors import fails
 from tests.support.project import ROOT
+from tests.support.registry import is_installed
+from tests.support.statements import new_key
 
 NAME = "builder-test-deploy:1"
 
@@ -112,3 +114,22 @@ def test_options_that_do_not_fit(cli: Cli) -> None:
             checked_host(host)
     assert ssh_words("me@spark-1:2222") == ["-l", "me", "-p", "2222", "--", "spark-1"]
     assert ssh_words(checked_host("[fe80::1]:22")) == ["-p", "22", "--", "fe80::1"]
+
+
+@pytest.mark.engine
+@pytest.mark.skipif(not is_installed(), reason="docker-registry is not installed")
+def test_an_image_in_a_registry_is_checked_and_streamed(spark: Machines, host: str) -> None:
+    cli = spark.cli
+    private, public = new_key(cli.folder, "own")
+    new_key(cli.folder, "other")
+    reference = f"{host}/deploy/tiny:1"
+    digest = cli("build", "--recipe", "tiny").out.strip()
+    assert cli("push", reference, "--recipe", "tiny", "--key", str(private)).code == 0
+    policy = cli.folder / "policy.yaml"
+    words = ("deploy", reference, "--host", "spark1", "--tag", NAME, "--policy", str(policy))
+    empty = {"BUILDER_STORE": str(cli.folder / "empty")}
+    policy.write_text("signed: [{key: other.pub}]\n")
+    cli(*words, **empty).failed(4, "policy-unmet")
+    policy.write_text(f"signed: [{{key: {public.name}}}]\n")
+    done = cli(*words, **empty)
+    assert done.code == 0 and f"{NAME}  {digest[:19]}  pulled 4 of 4 layers" in done.out, done.err
