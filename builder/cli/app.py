@@ -42,6 +42,7 @@ COMMANDS = {
     "load": ("image.load:load", "Load a built image into docker."),
     "deploy": ("share.deploy:deploy", "Bring an image into the docker of other machines."),
     "mirror": ("image.mirror:mirror", "Copy all inputs of recipes to a folder or a registry."),
+    "images": ("stored.images:images", "List the images in the store."),
     "gc": ("stored.gc:gc", "Delete from the store what no kept image needs."),
     "fsck": ("stored.fsck:fsck", "Check every file of the store."),
     "run": ("spark.run:run", "Print or run the command that serves a recipe."),

@@ -88,7 +88,9 @@ def assembled(store: Store, plan: Plan, *, base_checked: bool = False, offline: 
     # Written in any case: `put` replaces a damaged blob.
     store.put(image.config)
     store.put(image.manifest)
-    if store.image(plan.key) == made:
+    known = store.image(plan.key) or {}
+    pushed = {"pushed": known["pushed"]} if "pushed" in known else {}
+    if known == made | pushed:
         store.touch_image(plan.key)
     else:
         check_conflicts(plan, records, store)

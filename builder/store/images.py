@@ -11,12 +11,15 @@ from builder.digest import Digest, is_digest
 from builder.store.records import read_record
 from builder.store.store import Store
 
+_MOST_PUSHED = 20
+
 
 @dataclass(frozen=True)
 class StoredImage:
     """An image in the store. key: of its plan. used: the time of its last use, in seconds since 1970.
 
-    layers: the key of each layer by id, "" for one without files. params: the parameters of each layer, by id.
+    layers: the key of each layer by id, "" for one without files. params: the parameters of each layer, by id. pushed:
+    the references that it was pushed to.
     """
 
     key: str
@@ -27,6 +30,16 @@ class StoredImage:
     digest: Digest
     layers: dict[str, str]
     params: dict[str, dict[str, Any]]
+    pushed: tuple[str, ...] = ()
+
+
+def note_push(store: Store, key: str, reference: str) -> None:
+    """Note in the record of an image, by the key of its plan, where it was pushed. Raises EngineError."""
+    data = store.image(key)
+    if data is not None:
+        noted = data.get("pushed")
+        before = [item for item in noted if item != reference] if isinstance(noted, list) else []
+        store.record_image(key, {**data, "pushed": [*before, reference][-_MOST_PUSHED:]})
 
 
 def stored_images(store: Store) -> list[StoredImage]:
@@ -52,4 +65,5 @@ def _images(store: Store) -> Iterator[StoredImage]:
                 Digest(data["digest"]),
                 {name: str(row["key"]) for name, row in rows.items()},
                 {name: dict(row.get("params", {})) for name, row in rows.items()},
+                tuple(map(str, data.get("pushed", ()))),
             )

@@ -191,6 +191,12 @@ def test_the_command_pushes_to_several_references_and_prints_them(host: str, onl
     ]
     assert said.err.count("bundle attached") == 2, "once for each repository"
     assert "wheels-alpha" in said.err
+    assert online("test", "tiny", "--only", "image-config").code == 0
+    (row,) = json.loads(online("images", "--json").out)
+    assert (row["recipe"], row["base"], row["digest"]) == ("tiny", "tiny", digest)
+    assert row["pushed"] == [first, f"{second}:latest", other]
+    assert online("build", "tiny").out.strip() == digest
+    assert json.loads(online("images", "tiny", "--json").out)[0]["pushed"] == row["pushed"], "a build keeps the note"
     online.small.files["builder.toml"] = f'registry = "{host}/chosen"\n'
     assert online("push", "tiny").out == f"{host}/chosen/tiny@{digest}\n"
     del online.small.files["builder.toml"]

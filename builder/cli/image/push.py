@@ -42,6 +42,7 @@ from builder.registry.push import push_image
 from builder.registry.referrers import attach
 from builder.regular import read_regular
 from builder.smoke.results import LIMIT, MEDIA_TYPE, read_results, results_folder, results_path
+from builder.store.images import note_push
 from builder.store.store import Store
 from builder.verify.bundles import attach_bundle, subject_of
 from builder.verify.inventory import built_inventory
@@ -115,6 +116,7 @@ def push(
             attach_statements(client, target, digest, len(built.image.manifest), said, signing)
             signed = f", signed with {signing.name}" if signing is not None else ""
             say(f"  SBOMs and provenance attached{signed}")
+        note_push(store, built.plan.key, str(target))
         done.append({"reference": str(target), "digest": digest, "pinned": pinned})
         if not json_:
             print(pinned, flush=True)

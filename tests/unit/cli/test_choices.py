@@ -128,3 +128,18 @@ def test_a_folder_with_nothing_but_choices_is_a_project(cli: Cli, tmp_path: Path
     (cli.folder / "empty/builder.toml").write_text('base = "hermetic"\n')
     said = cli("plan", "--recipe", "nemotron-omni", BUILDER_PROJECT=str(cli.folder / "empty"))
     assert said.out.startswith("nemotron-omni on hermetic-0.20 ")
+
+
+def test_images_lists_what_is_in_the_store(built: Cli) -> None:
+    assert built("test", "--recipe", "tiny", "--set", "placed.mode=fast").code in (0, 7)
+    (row,) = json.loads(built("images", "--json").out)
+    assert (row["recipe"], row["base"], row["profile"], row["pushed"]) == ("tiny", "tiny", None, [])
+    assert row["checks"]["passed"] > 10
+    assert row["size"] > 1000
+    lines = built("images", "tiny").out.splitlines()
+    assert lines[1].split()[:2] == ["tiny", "tiny"]
+    assert "passed" in lines[1]
+    assert "builder build other" in built("images", "other").err
+    for path in (built.folder / "store/layers").iterdir():
+        path.unlink()
+    assert json.loads(built("images", "--json").out) == []
