@@ -55,8 +55,31 @@ COMMANDS = {
 """Every command: its module below builder.cli and its function, and the summary that `builder --help` prints."""
 
 
+GROUPS = {
+    "Recipes and locks": ("list", "show", "new", "add", "lint", "rules", "lock"),
+    "Images": ("plan", "render", "build", "test", "images", "push", "load", "deploy", "serve", "site", "mirror"),
+    "Proof": ("verify", "diff", "explain", "graph", "sbom", "bisect"),
+    "On a Spark": ("doctor", "prefetch", "run", "bench", "cache"),
+    "This machine": ("engines", "gc", "fsck"),
+}
+"""The commands, as `builder --help` groups them."""
+
+
 class _Commands(TyperGroup):
     """All commands by name and summary; `resolve_command` replaces the called one by the real command."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The commands in groups."""
+        width = max(map(len, COMMANDS))
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), COMMANDS[name][1]) for name in names])
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        formatter.write_paragraph()
+        formatter.write_text(
+            "builder COMMAND --help shows options and examples; the documents are in README.md and docs/."
+        )
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, summary_only, rest = super().resolve_command(ctx, args)

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from builder.atomic import write_file
+from builder.cli.command import choices
 from builder.errors import BuilderError
 from builder.project import Project
 
@@ -43,6 +44,8 @@ def _typer() -> Any:
 
 def values(command: str, parameter: str, given: dict[str, Any]) -> list[str]:
     """What a parameter of a command can be. given: the options before it. An invalid project completes nothing."""
+    if words := choices(command, parameter):
+        return [*words]
     find = _VALUES.get(f"{command} {parameter}") or _VALUES.get(parameter)
     with contextlib.suppress(BuilderError, OSError):
         return [*(find(Project(), given) if find else ())]
@@ -87,10 +90,6 @@ def _named(project: Project, given: dict[str, Any]) -> Iterable[str]:
     return [*project.recipe_names(), *project.layer_names(), *_bases(project, {}), *project.shared_profiles]
 
 
-def _fixed(*words: str) -> Callable[[Project, dict[str, Any]], Iterable[str]]:
-    return lambda project, given: words
-
-
 _VALUES: dict[str, Callable[[Project, dict[str, Any]], Iterable[str]]] = {
     "recipe": lambda project, given: project.recipe_names(),
     "recipes": lambda project, given: project.recipe_names(),
@@ -100,20 +99,9 @@ _VALUES: dict[str, Callable[[Project, dict[str, Any]], Iterable[str]]] = {
     "set_": _sets,
     "layer": lambda project, given: project.layer_names(),
     "beside": lambda project, given: project.layer_names(),
-    "tier": _fixed("static", "cpu", "gpu"),
-    "engine": _fixed("auto", "docker", "buildah"),
-    "compression": _fixed("zstd", "gzip"),
-    "platform": _fixed("linux/arm64"),
-    "run format_": _fixed("docker", "compose", "systemd", "env"),
-    "graph format_": _fixed("text", "dot", "mermaid", "svg"),
-    "sbom format": _fixed("cyclonedx", "spdx"),
-    "role": _fixed("head", "worker"),
-    "serve": _fixed("small", "recipe"),
+    "platform": lambda project, given: ["linux/arm64"],
     "rules id_": _rules,
     "show name": _named,
-    "list kind": _fixed("recipes", "bases", "layers", "profiles"),
-    "new kind": _fixed("recipe", "layer"),
-    "add kind": _fixed("wheels"),
     "lock names": lambda project, given: [*project.base_names(), *project.section_names()],
 }
 """By the name of a parameter, or of a command and its parameter."""

@@ -38,11 +38,6 @@ def test_a_command_has_a_module_help_and_a_summary_of_one_line(cli: Cli, name: s
     assert f"Usage: builder {name}" in said.out
 
 
-def test_help_lists_every_command_with_its_whole_summary(cli: Cli) -> None:
-    lines = [line.split(maxsplit=1) for line in cli("--help").out.partition("Commands:\n")[2].splitlines()]
-    assert dict(lines) == {name: summary for name, (_, summary) in COMMANDS.items()}
-
-
 def test_only_the_called_command_is_imported(cli: Cli) -> None:
     cli.write()
     command = [sys.executable, "-c", LOADED, "--help", "rules"]

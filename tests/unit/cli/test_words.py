@@ -6,7 +6,12 @@ import json
 
 import pytest
 
-from builder.cli.app import COMMANDS, load_command
+from builder.cli.app import COMMANDS, GROUPS, load_command
+from builder.cli.command import choices
+from builder.cli.recipe.list import COLUMNS
+from builder.cli.sbom import FORMATS
+from builder.engine.select import NAMES
+from builder.oci.format import MEDIA_TYPES
 from tests.support.cli import Cli
 
 SAME: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
@@ -52,3 +57,25 @@ def test_help_shows_the_plain_word(cli: Cli, name: str) -> None:
     command = load_command(name)
     if any(each.name == "recipe" and "--recipe" in each.opts for each in command.params) and name != "bisect":
         assert "[RECIPE]" in cli(name, "--help").out.splitlines()[0] or name in ("deploy", "serve")
+
+
+def test_every_command_is_in_one_group_of_the_help(cli: Cli) -> None:
+    grouped = [name for names in GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted(COMMANDS)
+    shown = cli("--help").out
+    assert all(f"  {name.ljust(8)}  {summary}" in shown for name, (_, summary) in COMMANDS.items()), "none is cut"
+
+
+@pytest.mark.parametrize(("command", "option"), [("run", "--format"), ("graph", "--format"), ("test", "--tier")])
+def test_the_words_that_the_help_shows_are_the_ones_that_are_taken(cli: Cli, command: str, option: str) -> None:
+    parameter = next(each for each in load_command(command).params if option in each.opts)
+    cause = cli(command, "tiny", option, "nothing").err.partition("cause:")[2]
+    assert all(word in cause for word in parameter.metavar.split("|"))
+    assert f"{option} {parameter.metavar}" in cli(command, "--help").out
+
+
+def test_completion_and_help_use_the_same_words() -> None:
+    assert choices("build", "engine") == NAMES
+    assert choices("list", "kind") == tuple(COLUMNS)
+    assert choices("sbom", "format") == tuple(FORMATS)
+    assert set(choices("build", "compression")) == set(MEDIA_TYPES) - {"none"}
