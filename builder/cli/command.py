@@ -8,33 +8,15 @@ from typing import Any
 
 from typer.core import TyperCommand
 
+from builder.cli.words import choices
+
 _IMAGES = ("push", "test", "sbom", "verify")
 """Commands whose other words are references: a reference has a slash or a colon, the name of a recipe has none."""
-
-CHOICES: dict[str, tuple[str, ...]] = {
-    "tier": ("static", "cpu", "gpu"),
-    "engine": ("auto", "docker", "buildah"),
-    "compression": ("zstd", "gzip"),
-    "run format_": ("docker", "compose", "systemd", "env"),
-    "graph format_": ("text", "dot", "mermaid", "svg"),
-    "sbom format": ("cyclonedx", "spdx"),
-    "run role": ("head", "worker"),
-    "test serve": ("small", "recipe"),
-    "list kind": ("recipes", "bases", "layers", "profiles"),
-    "new kind": ("recipe", "layer", "base"),
-    "add kind": ("wheels",),
-}
-"""The words that an option or argument can be, by its name, or by that of a command and its own."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 _METAVARS = {"set_": "LAYER.PARAMETER=VALUE"}
-
-
-def choices(command: str, parameter: str) -> tuple[str, ...]:
-    """The words that an option or argument of a command can be; empty when it can be others."""
-    return CHOICES.get(f"{command} {parameter}") or CHOICES.get(parameter) or ()
 
 
 def complete_values(command: Any) -> None:

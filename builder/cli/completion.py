@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from builder.atomic import write_file
-from builder.cli.command import choices
+from builder.cli.words import choices
 from builder.errors import BuilderError
 from builder.project import Project
 

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from builder.cli.app import COMMANDS, GROUPS, load_command
-from builder.cli.command import choices
 from builder.cli.recipe.list import COLUMNS
 from builder.cli.sbom import FORMATS
+from builder.cli.words import choices
 from builder.engine.select import NAMES
 from builder.oci.format import MEDIA_TYPES
 from tests.support.cli import Cli
