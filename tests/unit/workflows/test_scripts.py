@@ -14,12 +14,12 @@ class TestTools:
     """The tools that each script calls, recorded by fakes."""
 
     def test_lint(self, checkout: Checkout) -> None:
-        for name in ("ruff", "mypy", "lint-imports", "python", "zizmor", "actionlint"):
+        for name in ("ruff", "mypy", "lint-imports", "python", "shellcheck", "zizmor", "actionlint"):
             checkout.program(name)
         done = checkout.run("scripts/ci/lint", BUILDER_DEV=str(checkout.folder))
         assert done.returncode == 0, done.stderr
         ran = [line.split()[0] for line in checkout.logged()]
-        assert ran == ["ruff", "ruff", "mypy", "lint-imports", "python", "actionlint", "zizmor"]
+        assert ran == ["ruff", "ruff", "mypy", "lint-imports", "python", "shellcheck", "actionlint", "zizmor"]
         assert checkout.logged()[1] == "ruff format --check ."
 
     def test_unit(self, checkout: Checkout) -> None:
@@ -45,7 +45,7 @@ class TestTools:
         done = checkout.run("scripts/test", "--fast", "-x", BUILDER_DEV=str(checkout.folder))
         assert done.returncode == 0, done.stderr
         ran = [line.split()[0] for line in checkout.logged()]
-        assert ran == ["ruff", "ruff", "mypy", "lint-imports", "python", "actionlint", "zizmor", "python"]
+        assert ran == ["ruff", "ruff", "mypy", "lint-imports", "python", "shellcheck", "actionlint", "zizmor", "python"]
         assert checkout.logged()[-1].endswith("tests/unit -m not network -x")
 
     def test_an_unknown_program_is_an_error(self, checkout: Checkout) -> None:
