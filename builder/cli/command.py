@@ -10,7 +10,7 @@ from typer.core import TyperCommand
 
 from builder.cli.words import choices
 
-_IMAGES = ("push", "test", "sbom", "verify")
+_IMAGES = ("push", "test", "sbom", "verify", "load", "deploy")
 """Commands whose other words are references: a reference has a slash or a colon, the name of a recipe has none."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")

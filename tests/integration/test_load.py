@@ -75,7 +75,7 @@ def test_docker_pulls_what_a_policy_allows(loading: Cli, tmp_path: Path) -> None
         target = f"{host}/load/tiny:1"
         assert loading("build", "--recipe", "tiny").code == 0
         digest = loading("push", target, "--recipe", "tiny", "--key", str(private)).out.strip().rpartition("@")[2]
-        words = ("load", "--image", target, "--tag", NAME)
+        words = ("load", target, "--tag", NAME)
         rules = loading.folder / "policy.yaml"
         rules.write_text(f"signed: [{{key: {stranger.name}}}]\n")
         loading(*words, "--policy", str(rules)).failed(4, "policy-unmet")
@@ -89,5 +89,5 @@ def test_docker_pulls_what_a_policy_allows(loading: Cli, tmp_path: Path) -> None
 
 def test_one_image_is_named(cli: Cli) -> None:
     cli("load").failed(2, "load-image-missing")
-    cli("load", "--recipe", "tiny", "--image", "a.example/b:1").failed(2, "load-two-images")
+    cli("load", "--recipe", "tiny", "a.example/b:1").failed(2, "load-two-images")
     cli("load", "--recipe", "tiny", "--policy", "x").failed(2, "policy-without-image")

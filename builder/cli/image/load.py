@@ -15,15 +15,15 @@ from builder.project import Project
 
 
 def load(
+    reference: Annotated[
+        str | None, typer.Argument(metavar="[REF]", help="An image in a registry, which docker pulls by its digest.")
+    ] = None,
     recipe: Annotated[
         str | None, typer.Option("--recipe", "-r", help="Name of the recipe; `builder list` shows all.")
     ] = None,
     base: BaseOption = None,
     set_: SetOption = None,
     profile: ProfileOption = None,
-    image: Annotated[
-        str | None, typer.Option("--image", metavar="REF", help="An image in a registry, which docker pulls by digest.")
-    ] = None,
     policy: PolicyOption = None,
     tag: Annotated[
         str | None, typer.Option("--tag", help="Name of the image in docker; default: RECIPE:DIGEST.")
@@ -31,22 +31,22 @@ def load(
     compression: CompressionOption = COMPRESSION,
     json_: JsonOption = False,
 ) -> None:
-    """Load a built image, or with --image one of a registry, into docker and print its name there.
+    """Load a built image, or one of a registry, into docker and print its name there.
 
-    Example: builder load --recipe nemotron-omni
-             builder load --image registry.example/team/omni:1 --policy team.yaml
+    Example: builder load nemotron-omni --base hermetic
+             builder load registry.example/team/omni:1 --policy team.yaml
     """
     check_tag(tag)
-    if image is not None:
+    if reference is not None:
         if recipe is not None:
-            raise UsageError("--recipe names an image that was built here, --image another", id="load-two-images")
-        name = _pull(image, policy, tag)
-        print_json({"name": name, "image": image}) if json_ else print(name)
+            raise UsageError("--recipe names an image that was built here, REF another", id="load-two-images")
+        name = _pull(reference, policy, tag)
+        print_json({"name": name, "image": reference}) if json_ else print(name)
         return
     if policy is not None:
-        raise UsageError("a policy is about an image in a registry", id="policy-without-image", next="--image REF")
+        raise UsageError("a policy is about an image in a registry", id="policy-without-image", next="name it: REF")
     if recipe is None:
-        raise UsageError("no image to load", id="load-image-missing", next="builder load --recipe NAME")
+        raise UsageError("no image to load", id="load-image-missing", next="builder load NAME")
     project = Project()
     request = asked(project, recipe, base, set_, profile, PLATFORM, compression)
     built, store = built_image(request, project)
@@ -55,13 +55,13 @@ def load(
     print_json({"name": name, "digest": built.image.digest}) if json_ else print(name)
 
 
-def _pull(image: str, policy: PolicyOption, tag: str | None) -> str:
+def _pull(reference: str, policy: PolicyOption, tag: str | None) -> str:
     """Let docker pull an image by the digest that was checked; its name there. Raises as `enforce`, EngineError."""
     # Imported here: the docker SDK and what reads statements take 0.3 s, and only a pull needs both.
     from builder.cli.proof.policy import pinned
     from builder.engine.daemon import Daemon
 
-    name = pinned(policy, image)
+    name = pinned(policy, reference)
     with Daemon() as daemon:
         daemon.pull(name, platform=PLATFORM)
         if tag is not None:
