@@ -165,6 +165,9 @@ def _undone_after_an_error(*paths: Path) -> Iterator[None]:
                 write_file(path, content)
             else:
                 path.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    for folder in list(path.parents)[:3]:
+                        folder.rmdir()
         if isinstance(error, PinError):
             # Its advice is about the file that is gone again.
             raise error.replaced(next="correct the requirements, and repeat the command") from error

@@ -57,6 +57,7 @@ def test_a_request_that_cannot_be_resolved_leaves_no_file(own: Cli) -> None:
     project = own.folder / "project"
     assert not (project / "dockerfiles/layers/extra/layer.yaml").exists()
     assert not (project / "recipes/locks/requests.yaml").exists()
+    assert not (project / "dockerfiles/layers/extra").exists()
 
 
 WRONG: list[tuple[tuple[str, ...], str]] = [

@@ -202,6 +202,7 @@ def test_a_layer_that_an_extended_recipe_names_is_looked_for_there(cli: Cli) -> 
 def test_a_base_like_a_known_one_is_suggested(cli: Cli) -> None:
     said = cli(*BUILD, "--base", "hermetik")
     said.failed(2, "name-unknown")
+    assert said.err.partition("cause:")[2].count(" hermetic ") <= 1, "a name is suggested once"
     assert "hermetic" in said.err.partition("cause:")[2]
 
 
