@@ -33,7 +33,7 @@ from tests.support.nightly import nightly_but
 pytestmark = [pytest.mark.slow]
 
 PROJECT = Project()
-BASES = {"hermetic-0.20": "0.20.0", "hermetic-0.23": "0.23.0"}
+BASES = {f"hermetic-0.{minor}": f"0.{minor}.0" for minor in (20, 23, 28, 30, 32)}
 # Distributions that only a GPU needs, and the largest one.
 LEFT_OUT = ("nvidia-", "torch", "triton", "flashinfer-cubin", "z3-solver", "cupy-")
 
