@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from packaging.version import Version
 
 from builder.atomic import write_file
 from builder.derive import cuda_section, cuda_version
@@ -24,7 +26,7 @@ from builder.model.lock import DebLock, WheelLock, WheelRequest
 from builder.model.textfile import read_text
 from builder.project import Project
 from builder.stack.contents import foreign_modules, overlap, read_contents, read_requires
-from builder.stack.release import WINDOW, Release, find_release, overrides_for
+from builder.stack.release import WIDER, Release, find_release, overrides_for
 from builder.stack.text import base_text
 
 GENERATORS = (
@@ -111,18 +113,13 @@ def _python(project: Project, root: str) -> str:
 
 def _request(release: Release, python: str, platform: str, index: str) -> tuple[WheelRequest, list[str]]:
     """The request for the packages of a release, and what could not be had."""
-    request = WheelRequest(
-        requirements=(f"vllm=={release.version}",), exclude_newer=release.until, python=python, platform=platform
+    first = WheelRequest(
+        requirements=(f"vllm=={release.version}",), exclude_newer=release.until(), python=python, platform=platform
     )
-    notes = [] if release.until else ["what was current at the release: the package index has no dates"]
-    try:
-        versions = pinned_versions(request, index)
-    except PinError:
-        overrides = overrides_for(release, _requires(request, index), index)
-        if not overrides:
-            raise
-        request = request.model_copy(update={"overrides": overrides})
-        versions = pinned_versions(request, index)
+    notes = [] if release.released else ["what was current at the release: the package index has no dates"]
+    request, versions = _resolvable(first, release, index)
+    if request.exclude_newer != first.exclude_newer:
+        notes.append(f"whether it was tested with files up to {request.exclude_newer}: older ones do not fit together")
     cuda = cuda_version({name: str(version) for name, version in versions.items()})
     if cuda is None:
         raise PinError(
@@ -146,6 +143,28 @@ def _request(release: Release, python: str, platform: str, index: str) -> tuple[
     return request, notes
 
 
+def _resolvable(first: WheelRequest, release: Release, index: str) -> tuple[WheelRequest, Mapping[str, Version]]:
+    """The first request that can be resolved, and its versions: as it is, with overrides, with newer files.
+
+    Raises PinError with the cause for the request as it is.
+    """
+    try:
+        return first, pinned_versions(first, index)
+    except PinError as error:
+        failure = error
+    overrides = overrides_for(release, _requires(first, index), index) or None
+    others = [first.model_copy(update={"overrides": overrides})] if overrides else []
+    if release.released:
+        more = [{"exclude_newer": release.until(window), "overrides": overrides} for window in WIDER]
+        others += [first.model_copy(update=update) for update in more]
+    for request in others:
+        try:
+            return request, pinned_versions(request, index)
+        except PinError:
+            continue
+    raise failure
+
+
 def _requires(request: WheelRequest, index: str) -> tuple[str, ...]:
     (wheel,) = resolve_wheels(request.model_copy(update={"dependencies": False}), (), index)
     return read_requires(wheel, index)
@@ -158,8 +177,8 @@ def _lock(
 
     Returns the written files. requests.yaml is what it was when something cannot be resolved.
     """
-    until = f", with files up to {WINDOW.days} days later" if release.until else ""
-    date = f", released {release.released:%Y-%m-%d}{until}" if release.released else ""
+    date = f", released {release.released:%Y-%m-%d}" if release.released else ""
+    date += f", with files up to {request.exclude_newer[:10]}" if request.exclude_newer else ""
     added = {section: (f"vLLM {release.version}{date}.", request)}
     if audio:
         more = {"requirements": (f"vllm[audio]=={release.version}",), "without": (section,)}

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 WINDOW = timedelta(days=14)
 """How long after a release its dependencies are taken: vLLM releases every two weeks, repairs follow within days."""
 
+WIDER = (timedelta(days=60), timedelta(days=180))
+"""When nothing fits together: some packages got their wheels for arm64 months after the release that needs them."""
+
 
 @dataclass(frozen=True)
 class Release:
@@ -37,10 +40,9 @@ class Release:
     version: str
     released: datetime | None
 
-    @property
-    def until(self) -> str | None:
-        """The newest time of files to resolve with, RFC 3339."""
-        return (self.released + WINDOW).strftime("%Y-%m-%dT%H:%M:%SZ") if self.released else None
+    def until(self, window: timedelta = WINDOW) -> str | None:
+        """The newest time of files to resolve with, RFC 3339; None when the time of the release is not known."""
+        return (self.released + window).strftime("%Y-%m-%dT%H:%M:%SZ") if self.released else None
 
 
 def find_release(version: str, tags: Sequence[Tag], index: str) -> Release:
@@ -80,7 +82,8 @@ def overrides_for(release: Release, requires: Sequence[str], index: str) -> tupl
 
 
 def _override(release: Release, name: str, bound: str, index: str) -> Override | None:
-    limit = datetime.fromisoformat(release.until) if release.until else None
+    until = release.until()
+    limit = datetime.fromisoformat(until) if until else None
     files = [
         package
         for package in listed(canonicalize_name(name), index)

@@ -136,6 +136,18 @@ def test_a_compiled_package_is_never_overridden(index: Index) -> None:
     assert not Path("recipes").exists()
 
 
+def test_a_wheel_that_came_late_widens_the_window(index: Index) -> None:
+    publish(index, "numbers>=3")
+    index.add("numbers", "2")
+    index.add("numbers", "3", tag="cp313-cp313-manylinux_2_28_aarch64", uploaded=AFTER)
+    index.files["numbers"][0]["filename"] = "numbers-2-cp313-cp313-manylinux_2_28_aarch64.whl"
+    index.add("numbers", "4", tag="cp313-cp313-manylinux_2_28_aarch64", uploaded="2026-09-01T00:00:00Z")
+    new_base()
+    assert locked()["numbers"] == "3"
+    (note,) = Project().base("mine").notes
+    assert "whether it was tested with files up to 2026-03-03" in note
+
+
 def test_a_stack_without_cuda_is_refused(index: Index) -> None:
     index.add("vllm", "0.29.0", "torch==2.10.0")
     index.add("torch", "2.10.0")
