@@ -5,10 +5,29 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from builder.knowledge.lint import Finding, lint_recipe
+from builder.model.recipe import Recipe
+from builder.model.variant import merge
 from builder.project import Project
 
 PROJECT = Project()
 REASON = "measured on the machine at hand"
+
+
+def mutated(recipe: str, change: dict[str, Any], rules: dict[str, str] | None = None) -> Recipe:
+    data = merge(PROJECT.recipe(recipe).model_dump(exclude_unset=True), change)
+    data["rules"] = {**data.get("rules", {}), **(rules or {})}
+    if change.get("rules", {}) is None:
+        data["rules"] = rules or {}
+    return Recipe.model_validate(data)
+
+
+def findings(recipe: Recipe, project: Project = PROJECT) -> list[Finding]:
+    return lint_recipe(project, recipe, base=recipe.base, profiles=[None])
+
+
+def broken(recipe: Recipe, project: Project = PROJECT) -> set[str]:
+    return {item.rule.id for item in findings(recipe, project) if item.level != "overridden"}
 
 
 def flags(**values: Any) -> dict[str, Any]:

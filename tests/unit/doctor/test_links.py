@@ -12,7 +12,7 @@ from builder.doctor.question import Answer, Question
 from builder.model.recipe import Recipe
 from builder.model.variant import merge
 from builder.project import Project
-from tests.unit.doctor.test_checks import GID, TWO, answers, meminfo, spark
+from tests.support.recorded_spark import GID, TWO, answers, meminfo, spark
 
 PROJECT = Project()
 SMALL = {"MemTotal": 59.8, "MemFree": 52, "MemAvailable": 55, "Cached": 3, "AnonPages": 2, "Slab": 1}

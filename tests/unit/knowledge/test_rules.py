@@ -11,31 +11,15 @@ import pytest
 from builder.cli.recipe.lint import as_text
 from builder.errors import UsageError
 from builder.knowledge.families import family_of, has_experts, weights_of
-from builder.knowledge.lint import Finding, lint, lint_recipe
+from builder.knowledge.lint import lint
 from builder.knowledge.rule import all_rules, find_rule
 from builder.model.recipe import Recipe
-from builder.model.variant import merge, with_profile
+from builder.model.variant import with_profile
 from builder.project import Project
-from tests.support.rule_mutations import MUTATIONS, REASON, UNMUTATED, flags
+from tests.support.rule_mutations import MUTATIONS, REASON, UNMUTATED, broken, findings, flags, mutated
 
 PROJECT = Project()
 SPEC = "speculative-config"
-
-
-def mutated(recipe: str, change: dict[str, Any], rules: dict[str, str] | None = None) -> Recipe:
-    data = merge(PROJECT.recipe(recipe).model_dump(exclude_unset=True), change)
-    data["rules"] = {**data.get("rules", {}), **(rules or {})}
-    if change.get("rules", {}) is None:
-        data["rules"] = rules or {}
-    return Recipe.model_validate(data)
-
-
-def findings(recipe: Recipe, project: Project = PROJECT) -> list[Finding]:
-    return lint_recipe(project, recipe, base=recipe.base, profiles=[None])
-
-
-def broken(recipe: Recipe, project: Project = PROJECT) -> set[str]:
-    return {item.rule.id for item in findings(recipe, project) if item.level != "overridden"}
 
 
 def test_there_are_at_least_sixty_mutations_and_every_rule_has_one() -> None:

@@ -12,8 +12,7 @@ from builder.knowledge.rule import all_rules
 from builder.knowledge.table import load_table, versions
 from builder.model.recipe import Recipe
 from builder.project import Project
-from tests.support.rule_mutations import DEEPSEEK, LAGUNA, QWEN27, flags, spec
-from tests.unit.knowledge.test_rules import broken, mutated
+from tests.support.rule_mutations import DEEPSEEK, LAGUNA, QWEN27, broken, flags, mutated, spec
 
 PROJECT = Project()
 FLASHINFER = flags(attention_backend="FLASHINFER", speculative_config=None)

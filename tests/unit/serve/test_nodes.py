@@ -10,7 +10,7 @@ from builder.project import Project
 from builder.serve.formats import docker_words
 from builder.serve.spec import Node
 from builder.serve.staging import prefetch, verification
-from tests.unit.serve.test_serve import HEAD, WORKER, made
+from tests.support.containers import HEAD, WORKER, made
 
 PROJECT = Project()
 DUAL = ["minimax-m2.7-dual", "qwen3.5-122b-fp8-dual"]

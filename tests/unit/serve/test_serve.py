@@ -25,17 +25,10 @@ from builder.serve.api import create_options
 from builder.serve.formats import compose, docker_command, docker_words, env_file, shell, systemd, unit_word
 from builder.serve.spec import Container, Node, container, warm_up
 from builder.serve.staging import netplan, prefetch
+from tests.support.containers import HEAD, IMAGE, WORKER, made
 from tests.support.errors import fails
 
 PROJECT = Project()
-IMAGE = "registry.example/spark@sha256:" + "a1" * 32
-HEAD = Node("head", "192.168.100.10", "192.168.100.10", "enp1s0f0np0", "rocep1s0f0,roceP2p1s0f0")
-WORKER = Node("worker", "192.168.100.11", "192.168.100.10", "enp1s0f0np0", "rocep1s0f0,roceP2p1s0f0")
-
-
-def made(recipe: Recipe, node: Node | None = None, **options: Any) -> Container:
-    node = node or (HEAD if recipe.nodes == 2 else None)
-    return container(recipe, PROJECT.base(recipe.base), IMAGE, node=node, **options)
 
 
 def parsed(command: str) -> list[str]:
