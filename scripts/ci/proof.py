@@ -1,4 +1,4 @@
-"""Rebuilds every distinct layer of the hermetic recipes on this machine, or makes docs/proof.md from such rebuilds.
+"""Rebuilds every distinct layer of the hermetic recipes on this machine, or makes a page of such rebuilds.
 
 `proof run` builds each recipe, rebuilds the layers that no earlier recipe has with `builder verify`, and writes
 FOLDER/ARCHITECTURE-ENGINE-BASE.json. `proof write` reads the records of several machines below a folder and prints
@@ -165,7 +165,7 @@ def agreed(runs: list[Run]) -> Iterable[bool]:
 
 
 def page(runs: list[Run]) -> str:
-    """docs/proof.md."""
+    """The page, as Markdown."""
     lines = [
         "# Proof",
         "",

@@ -1,4 +1,4 @@
-"""`scripts/ci/run proof`: builds, rebuilds, varies, and writes docs/proof.md."""
+"""`scripts/ci/run proof`: builds, rebuilds, varies, and writes a page."""
 
 from __future__ import annotations
 
