@@ -112,7 +112,7 @@ BROKEN = {
     "a number that is none": ["--max-num-seqs", "few"],
     "JSON that is none": ["--speculative-config", "{method: mtp}"],
     "a key that it does not have": ["--speculative-config", '{"method":"mtp","tokens":1}'],
-    "a method that it does not have": ["--speculative-config", '{"method":"dspark","num_speculative_tokens":1}'],
+    "a method that it does not have": ["--speculative-config", '{"method":"no_such","num_speculative_tokens":1}'],
     "a tool parser that it does not have": ["--enable-auto-tool-choice", "--tool-call-parser", "qwen3_xlm"],
     "no tool parser": ["--enable-auto-tool-choice"],
     "a reasoning parser that it does not have": ["--reasoning-parser", "nano_v3"],

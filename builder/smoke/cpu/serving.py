@@ -9,7 +9,21 @@ from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.cpu.execution import Execution, Judge
 
 PROGRAM = r'''
-import contextlib, dataclasses, importlib.util, io, typing
+import contextlib, dataclasses, importlib, importlib.util, io, typing
+
+
+def cli_args():
+    """The module of vLLM's serving options: another one from 0.29 on."""
+    names = ("vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args")
+    found = next(name for name in names if _is_there(name))
+    return importlib.import_module(found)
+
+
+def _is_there(name):
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def make_parser():
@@ -19,8 +33,7 @@ def make_parser():
     if not vllm.platforms.current_platform.device_type:
         vllm.platforms.current_platform.device_type = "cuda"
     from vllm.utils.argparse_utils import FlexibleArgumentParser
-    from vllm.entrypoints.openai.cli_args import make_arg_parser
-    return make_arg_parser(FlexibleArgumentParser())
+    return cli_args().make_arg_parser(FlexibleArgumentParser())
 
 
 def problems(argv, variables=(), made=[]):
@@ -46,7 +59,6 @@ def problems(argv, variables=(), made=[]):
 
 def _refused(args):
     from vllm.config import AttentionConfig, SpeculativeConfig
-    from vllm.entrypoints.openai.cli_args import validate_parsed_serve_args
     from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
     from vllm.reasoning import ReasoningParserManager
     from vllm.tool_parsers import ToolParserManager
@@ -54,7 +66,7 @@ def _refused(args):
     # Templates and plugins are files of the user's mounts, which are not here.
     template, args.chat_template = args.chat_template, None
     try:
-        validate_parsed_serve_args(args)
+        cli_args().validate_parsed_serve_args(args)
         AttentionConfig(backend=args.attention_backend)
     except Exception as error:
         found.append(f"{type(error).__name__}: {error}")
