@@ -95,7 +95,7 @@ def bundles_of(client: Registry, reference: Reference, image: Digest) -> Iterato
             "no bundle is attached to the image",
             id="bundle-missing",
             where=reference.pinned(image),
-            cause="it was not pushed by `builder push`, or copied without what is attached to it",
+            cause="another program pushed it, or it was copied without what is attached to it",
             next=f"name the recipe that makes it: builder verify {reference.pinned(image)} --recipe NAME",
         )
     found = False

@@ -23,6 +23,7 @@ from builder.model.plan import PlannedLayer
 from builder.model.recipe import LayerUse
 from builder.plan.resolve import resolve
 from builder.project import Project
+from tests.support.project import write_files
 from tests.support.ranges import RemoteWheel, wheel
 
 pytestmark = [pytest.mark.slow]
@@ -92,11 +93,12 @@ def image(members: Path, cuda: Path, tmp_path: Path) -> Path:
 
 def layer(version: str | None, folder: Path) -> PlannedLayer:
     """The ptxas layer on a base with this Triton; None: a base whose Triton is not known."""
-    text = (PROJECT.roots[-1] / "recipes/bases/hermetic-0.20.yaml").read_text("utf-8")
-    assert "triton: 3.6.0\n" in text
-    (folder / "recipes/bases").mkdir(parents=True)
-    changed = text.replace("triton: 3.6.0\n", f"triton: {version}\n" if version else "")
-    (folder / "recipes/bases/hermetic-0.20.yaml").write_text(changed)
+    base = PROJECT.base("hermetic-0.20").model_dump(mode="json", exclude_defaults=True)
+    # Without its stack, from which the facts follow.
+    del base["stack"]
+    assert base.pop("triton") == "3.6.0"
+    base |= {"triton": version} if version else {}
+    write_files(folder, {"recipes/bases/hermetic-0.20.yaml": base})
     use = {"base": "hermetic-0.20", "compatible": (), "layers": (LayerUse(layer="ptxas"),)}
     plan = resolve(Project((folder, PROJECT.roots[-1])), PROJECT.recipe("nemotron-omni").model_copy(update=use))
     return next(item for item in plan.layers if item.layer == "ptxas")

@@ -29,6 +29,7 @@ def index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Index]:
     monkeypatch.chdir(tmp_path / "project")
     monkeypatch.delenv("BUILDER_PROJECT", raising=False)
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
+    monkeypatch.setenv("BUILDER_STORE", str(tmp_path / "cache" / "store"))
     with serving() as server:
         made = Index(server)
         monkeypatch.setenv("UV_DEFAULT_INDEX", made.address)
