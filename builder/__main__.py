@@ -190,9 +190,9 @@ def _os_error(error: OSError) -> str:
 
 
 def _report(text: str) -> None:
-    from builder.text import printable
+    from builder.text import with_status
 
-    print(printable(text), file=sys.stderr, flush=True)
+    print(with_status(text, "builder", sys.stderr), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

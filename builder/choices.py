@@ -5,21 +5,25 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import StringConstraints
 
 from builder.errors import InvalidError
 from builder.model.common import Line, Name, ParameterName, Scalar, Strict
 from builder.model.textfile import read_text
 from builder.model.yamlfile import build
 
-FILE = "builder.toml"
+WebAddress = Annotated[Line, StringConstraints(pattern=r"^https?://[^\s/]+/?\S*$")]
+"""The address of a page."""
 
 
 class Choices(Strict):
     """Defaults of a project for the options of the same names. An option on the command line wins.
 
     base: for recipes that can be built on it. set: parameters by layer, for recipes that have the layer. registry:
-    REGISTRY/NAMESPACE, where `push` puts RECIPE:latest when no reference is given.
+    REGISTRY/NAMESPACE, where `push` puts RECIPE:latest when no reference is given. source: the address of the project's
+    repository. licenses: of the images, as an SPDX expression.
     """
 
     base: Name | None = None
@@ -28,6 +32,13 @@ class Choices(Strict):
     mirror: Line | None = None
     cache: Line | None = None
     registry: Line | None = None
+    source: WebAddress | None = None
+    licenses: Line | None = None
+
+    def labels(self) -> dict[str, str]:
+        """The labels of every image of the project. A registry shows an image beside the repository that it names."""
+        labels = {"source": self.source, "licenses": self.licenses}
+        return {f"org.opencontainers.image.{name}": value for name, value in labels.items() if value is not None}
 
     def options(self) -> dict[str, str]:
         """The defaults of options that are about this machine, by the name of the option."""

@@ -40,6 +40,10 @@ def stacked(data: Mapping[str, Any], family: Mapping[str, Any], section: Section
             where=where,
             next=f"remove {repeated[0]} from the file",
         )
+    shared = family.get("checks")
+    if isinstance(shared, list) and isinstance(own := data.get("checks"), list):
+        # A base adds checks to those of its family.
+        data = {**data, "checks": [*shared, *own]}
     base = build(merge(family, data), Base, where=where, text=text)
     assert base.stack is not None
     root, wheels = section(base.stack.root), section(base.stack.wheels)

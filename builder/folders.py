@@ -1,12 +1,23 @@
-"""The folders that hold recipes, layers and locks: those of a project of one's own, and builder's."""
+"""The folders that hold recipes, layers and locks: those of a project of one's own, and builder's.
+
+Files are found by their names and not read: this module loads no model, because shells ask it for names.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any, TypeVar
 
-from builder.choices import FILE
-from builder.errors import UsageError
+from builder.errors import InvalidError, UsageError
+from builder.model.textfile import not_regular, unreadable
+from builder.text import closest
+
+T = TypeVar("T")
+FILE = "builder.toml"
+"""The file of a project's choices."""
 
 _BUNDLED = Path(__file__).resolve().parent / "data"
 """The recipes and layers of an installed package."""
@@ -47,3 +58,97 @@ def search_path() -> tuple[Path, ...]:
     if is_project and here != shipped:
         return (here, shipped)
     return (shipped,)
+
+
+class Folders:
+    """The files of a search path, by the names of what they define. The first folder that has a name wins."""
+
+    def __init__(self, roots: tuple[Path, ...] | None = None) -> None:
+        self.roots = roots if roots is not None else search_path()
+        self._cache: dict[tuple[str, str], Any] = {}
+
+    def recipe_names(self) -> list[str]:
+        """All recipes, sorted."""
+        return list(self._once("names", "recipes", lambda folder: self._names(folder, "*.yaml")))
+
+    def base_names(self) -> list[str]:
+        """All bases, sorted."""
+        return list(self._once("names", "recipes/bases", lambda folder: self._names(folder, "*.yaml")))
+
+    def layer_names(self) -> list[str]:
+        """All layers, sorted."""
+        paths = (path for root in self.roots for path in root.glob("dockerfiles/layers/*/layer.yaml"))
+        return sorted({path.parent.name for path in paths})
+
+    def section_names(self) -> list[str]:
+        """All lock sections, sorted."""
+        return self._names("recipes/locks", "*.json")
+
+    def recipe_path(self, name: str) -> Path:
+        """The file of a recipe."""
+        return self._find(f"recipes/{name}.yaml")
+
+    def base_path(self, name: str) -> Path:
+        """The file of a base."""
+        return self._find(f"recipes/bases/{name}.yaml")
+
+    def _once(self, kind: str, name: str, read: Callable[[str], T]) -> T:
+        if (kind, name) not in self._cache:
+            self._cache[kind, name] = read(name)
+        value: T = self._cache[kind, name]
+        return value
+
+    def _definition(self, kind: str, relative: str, name: str, names: Callable[[], Iterable[str]]) -> Path:
+        """The file of a recipe, base or layer. Raises UsageError when there is none of this name."""
+        path = self._search(relative, name)
+        if path is None:
+            raise UsageError(
+                f"there is no {kind} {name[:100]!r}",
+                id="name-unknown",
+                cause=closest(name, names()),
+                next=f"builder list {kind}s",
+            )
+        return path
+
+    def _find(self, relative: str) -> Path:
+        """A file that must exist. Raises InvalidError."""
+        path = self._lookup(relative)
+        if path is None:
+            raise InvalidError(f"{relative} is missing", id="project-file-missing", where=str(self.roots[0]))
+        return path
+
+    def _search(self, relative: str, name: str) -> Path | None:
+        """The file that a name refers to, if any. An invalid name is not looked up on disk."""
+        return self._lookup(relative) if _is_name(name) else None
+
+    def _lookup(self, relative: str) -> Path | None:
+        for root in self.roots:
+            path = root / relative
+            try:
+                if path.is_file():
+                    return path
+                exists = os.path.lexists(path)
+            except OSError as error:
+                raise unreadable(path, error) from None
+            if exists:
+                raise not_regular(path, "a folder, a pipe, or a broken link")
+        return None
+
+    def _names(self, folder: str, pattern: str) -> list[str]:
+        found = [path for root in self.roots for path in (root / folder).glob(pattern)]
+        # Editors keep files of their own beside the edited one, with a dot before the name.
+        paths = {path.stem: path for path in found if not path.name.startswith(".")}
+        for name, path in paths.items():
+            if not _is_name(name):
+                raise InvalidError(
+                    f"{name!a} is not a valid name",
+                    id="file-name-invalid",
+                    where=str(path),
+                    cause="a name has lower-case letters, digits, dots, hyphens and underscores",
+                )
+        return sorted(paths.keys() - {"requests"})
+
+
+def _is_name(name: str) -> bool:
+    """Whether a recipe, base, layer or lock section can have this name."""
+    return re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name) is not None

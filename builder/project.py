@@ -7,10 +7,6 @@ changed files.
 
 from __future__ import annotations
 
-import difflib
-import os
-import re
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,18 +14,19 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from builder.choices import FILE, Choices, load_choices
+from builder.choices import Choices, load_choices
 from builder.derive import stacked
-from builder.errors import InvalidError, PinError, UsageError
-from builder.folders import search_path
+from builder.errors import InvalidError, PinError
+from builder.folders import FILE, Folders
 from builder.model.base import Base
 from builder.model.layer import Layer
-from builder.model.lock import LockSection
-from builder.model.lockfile import load_section
+from builder.model.lock import LockSection, Source
+from builder.model.lockfile import load_section, load_sources
 from builder.model.recipe import Profile, Recipe
-from builder.model.textfile import check_name, not_regular, place_of, read_folder, read_text, unreadable
+from builder.model.textfile import check_name, place_of, read_folder, read_text
 from builder.model.variant import extended
 from builder.model.yamlfile import build, load, parse_yaml
+from builder.text import closest
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -47,12 +44,8 @@ class LayerSource:
 _FAMILY = "hermetic"
 
 
-class Project:
+class Project(Folders):
     """Recipes, bases, layers and lock sections; each is read once, on its first use."""
-
-    def __init__(self, roots: tuple[Path, ...] | None = None) -> None:
-        self.roots = roots if roots is not None else search_path()
-        self._cache: dict[tuple[str, str], Any] = {}
 
     @cached_property
     def choices(self) -> Choices:
@@ -65,30 +58,13 @@ class Project:
         wanted = [] if choices.base is None or self.find_bases(choices.base) else [("base", choices.base)]
         for kind, name in (*wanted, *(("layer", layer) for layer in choices.set if layer not in known)):
             raise InvalidError(
-                f"there is no {kind} {name!r}",
+                f"there is no {kind} {name[:100]!r}",
                 id="choice-unknown",
                 where=place_of([path], name),
                 cause=closest(name, self.base_names() if kind == "base" else known),
                 next=f"builder list {kind}s",
             )
         return choices
-
-    def recipe_names(self) -> list[str]:
-        """All recipes, sorted."""
-        return list(self._once("names", "recipes", lambda folder: self._names(folder, "*.yaml")))
-
-    def base_names(self) -> list[str]:
-        """All bases, sorted."""
-        return list(self._once("names", "recipes/bases", lambda folder: self._names(folder, "*.yaml")))
-
-    def layer_names(self) -> list[str]:
-        """All layers, sorted."""
-        paths = (path for root in self.roots for path in root.glob("dockerfiles/layers/*/layer.yaml"))
-        return sorted({path.parent.name for path in paths})
-
-    def section_names(self) -> list[str]:
-        """All lock sections, sorted."""
-        return self._names("recipes/locks", "*.json")
 
     def recipe(self, name: str) -> Recipe:
         """A recipe by name. Raises UsageError when there is none, InvalidError when it is not valid."""
@@ -123,10 +99,6 @@ class Project:
         names = self._names("recipes/profiles", "*.yaml")
         return {name: load(self._find(f"recipes/profiles/{name}.yaml"), Profile) for name in names}
 
-    def recipe_path(self, name: str) -> Path:
-        """The file of a recipe."""
-        return self._find(f"recipes/{name}.yaml")
-
     def base(self, name: str) -> Base:
         """A base by name. Raises UsageError when there is none, InvalidError when it is not valid."""
         return self._once("base", name, self._base)
@@ -160,10 +132,6 @@ class Project:
             return self.section(name)
         except (PinError, InvalidError):
             return None
-
-    def base_path(self, name: str) -> Path:
-        """The file of a base."""
-        return self._find(f"recipes/bases/{name}.yaml")
 
     @cached_property
     def bases(self) -> dict[str, Base]:
@@ -207,6 +175,11 @@ class Project:
             )
         return load_section(path)
 
+    @cached_property
+    def sources(self) -> dict[tuple[str, str], tuple[Source, str]]:
+        """The sources of all folders by name and version, each with the date of its section. Raises InvalidError."""
+        return load_sources([root / "recipes/locks" for root in self.roots])
+
     def _is_requested(self, name: str) -> bool:
         """Whether a requests.yaml of the search path requests this section."""
         for root in self.roots:
@@ -220,75 +193,8 @@ class Project:
         """The text of a shared Dockerfile template."""
         return read_text(self._find(f"dockerfiles/{name}"))
 
-    def _once(self, kind: str, name: str, read: Callable[[str], T]) -> T:
-        if (kind, name) not in self._cache:
-            self._cache[kind, name] = read(name)
-        value: T = self._cache[kind, name]
-        return value
-
-    def _definition(self, kind: str, relative: str, name: str, names: Callable[[], Iterable[str]]) -> Path:
-        """The file of a recipe, base or layer. Raises UsageError when there is none of this name."""
-        path = self._search(relative, name)
-        if path is None:
-            raise UsageError(
-                f"there is no {kind} {name!r}",
-                id="name-unknown",
-                cause=closest(name, names()),
-                next=f"builder list {kind}s",
-            )
-        return path
-
-    def _find(self, relative: str) -> Path:
-        """A file that must exist. Raises InvalidError."""
-        path = self._lookup(relative)
-        if path is None:
-            raise InvalidError(f"{relative} is missing", id="project-file-missing", where=str(self.roots[0]))
-        return path
-
-    def _search(self, relative: str, name: str) -> Path | None:
-        """The file that a name refers to, if any. An invalid name is not looked up on disk."""
-        return self._lookup(relative) if _is_name(name) else None
-
-    def _lookup(self, relative: str) -> Path | None:
-        for root in self.roots:
-            path = root / relative
-            try:
-                if path.is_file():
-                    return path
-                exists = os.path.lexists(path)
-            except OSError as error:
-                raise unreadable(path, error) from None
-            if exists:
-                raise not_regular(path, "a folder, a pipe, or a broken link")
-        return None
-
-    def _names(self, folder: str, pattern: str) -> list[str]:
-        found = [path for root in self.roots for path in (root / folder).glob(pattern)]
-        # Editors keep files of their own beside the edited one, with a dot before the name.
-        paths = {path.stem: path for path in found if not path.name.startswith(".")}
-        for name, path in paths.items():
-            if not _is_name(name):
-                raise InvalidError(
-                    f"{name!a} is not a valid name",
-                    id="file-name-invalid",
-                    where=str(path),
-                    cause="a name has lower-case letters, digits, dots, hyphens and underscores",
-                )
-        return sorted(paths.keys() - {"requests"})
-
 
 def _load(path: Path, model: type[M], name: str) -> M:
     definition = load(path, model)
     check_name(getattr(definition, "name", ""), name, str(path))
     return definition
-
-
-def _is_name(name: str) -> bool:
-    """Whether a recipe, base, layer or lock section can have this name."""
-    return re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name) is not None
-
-
-def closest(name: str, names: Iterable[str]) -> str:
-    """The likely cause of an unknown name: similar ones of `names`; empty when none is similar."""
-    close = difflib.get_close_matches(name, dict.fromkeys(names), n=3, cutoff=0.5)
-    return f"did you mean {' or '.join(close)}?" if close else ""

@@ -1,16 +1,26 @@
-"""Makes text of files, registries and images safe to print: replaces or escapes hidden characters."""
+"""Makes text of files, registries and images safe to print, and gives status words a color."""
 
 from __future__ import annotations
 
+import difflib
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TextIO
 
 HIDDEN = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff"
 """A regular expression's character class: C0 and C1 controls, which a terminal executes; bidirectional overrides, which
 reorder text; and characters that neither XML nor UTF-8 can hold. Tab and line feed are not in it."""
 
 _HIDDEN = re.compile(f"[{HIDDEN}]")
+_GREEN, _YELLOW, _RED = 32, 33, 31
+_COLORS = {
+    **dict.fromkeys(("ok", "identical"), _GREEN),
+    **dict.fromkeys(("warning", "unknown", "content identical", "not compared"), _YELLOW),
+    **dict.fromkeys(("builder", "error", "failed", "differs"), _RED),
+}
+"""The parameter of the terminal's sequence SGR (ECMA-48) for each status word."""
 
 
 def printable(text: str) -> str:
@@ -40,3 +50,27 @@ def relative_path(path: Path) -> str:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
         return str(path)
+
+
+def has_color(stream: TextIO) -> bool:
+    """Whether status words on a stream have a color: on a terminal, unless NO_COLOR is set; always with FORCE_COLOR.
+
+    The variables are those of no-color.org and force-color.org; an empty one counts as not set.
+    """
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
+
+
+def with_status(text: str, word: str, stream: TextIO) -> str:
+    """Printable text, with the first occurrence of its status word in color where the stream has colors."""
+    text = printable(text)
+    if not has_color(stream) or word not in _COLORS:
+        return text
+    return text.replace(word, f"\x1b[{_COLORS[word]}m{word}\x1b[0m", 1)
+
+
+def closest(name: str, names: Iterable[str]) -> str:
+    """The likely cause of an unknown name: similar ones of `names`; empty when none is similar."""
+    close = difflib.get_close_matches(name, dict.fromkeys(names), n=3, cutoff=0.5)
+    return f"did you mean {' or '.join(close)}?" if close else ""

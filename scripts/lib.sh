@@ -83,6 +83,8 @@ make_venv() { # FOLDER REQUIREMENTS
 # Put the development tools on PATH and this checkout on PYTHONPATH. The tools are in the virtual environment
 # BUILDER_DEV, or in one that this function creates.
 use_dev() {
+    # Tests start hundreds of interpreters; without bytecode each compiles what it imports.
+    unset PYTHONDONTWRITEBYTECODE
     local dev=${BUILDER_DEV:-$cache/dev}
     [ -n "${BUILDER_DEV:-}" ] || make_venv "$dev" "$repository/scripts/dev-requirements.txt"
     export PATH="$dev/bin:$PATH" PYTHONPATH="$repository"

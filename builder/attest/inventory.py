@@ -17,7 +17,7 @@ Kind = Literal["deb", "python", "unpacked", "source", "base"]
 """unpacked: a wheel whose files are in the image without its metadata: not installed as a distribution. base: an image
 below whose layers were not read."""
 
-_ARCHIVE = re.compile(r"([^/]+)/([^/]+)/archive/refs/tags/(.+)\.tar\.gz")
+_ARCHIVE = re.compile(r"([^/]+)/([^/]+)/archive/(?:refs/tags/)?(.+)\.tar\.gz")
 """The path of a source archive on GitHub: owner, repository and tag."""
 
 
@@ -165,6 +165,8 @@ def _of_source(item: Input) -> Part:
     for place in item.locations:
         if place.kind == "github" and (named := _ARCHIVE.fullmatch(place.path)):
             purl, repository = _purl("github", named[1], named[2], named[3]), f"{named[1]}/{named[2]}"
+        elif place.kind == "index":
+            purl = _purl("pypi", None, place.path, version, file_name=item.file)
     return Part("source", name, version, purl, (), item.file, item.sha256, repository, item.commit or "")
 
 

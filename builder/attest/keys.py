@@ -106,4 +106,5 @@ def _on_p256(key: Any, where: str) -> Any:
 
 
 def _refused(problem: str, where: str, cause: str = "", next: str = "") -> InvalidError:
-    return InvalidError(f"not a usable key: {problem}", id="key-invalid", where=where, cause=cause, next=next)
+    step = next or "name a key in PEM; docs/statements.md says how to make one"
+    return InvalidError(f"not a usable key: {problem}", id="key-invalid", where=where, cause=cause, next=step)

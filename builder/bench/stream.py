@@ -25,8 +25,8 @@ def session() -> requests.Session:
     return made
 
 
-def lines(answer: requests.Response, seconds: float) -> Iterator[bytes]:
-    """The lines of an answer that was requested with `stream=True`, each as soon as it is there.
+def pieces(answer: requests.Response, seconds: float) -> Iterator[list[bytes]]:
+    """The lines of an answer that was requested with `stream=True`, as soon as they are there: those of one read each.
 
     Raises requests.RequestException when the connection breaks, and when a line or the answer is too long; SlowAnswer
     when it takes more than `seconds`.
@@ -41,8 +41,7 @@ def lines(answer: requests.Response, seconds: float) -> Iterator[bytes]:
             if b"\n" in piece:
                 *whole, rest = bytes(held).split(b"\n")
                 held = bytearray(rest)
-                for line in whole:
-                    yield line.rstrip(b"\r")
+                yield [line.rstrip(b"\r") for line in whole]
             if len(held) > _LINE or total > _MOST:
                 raise requests.exceptions.ContentDecodingError(f"a line of more than {_LINE} bytes, or {_MOST} in all")
             if time.monotonic() > end:
@@ -52,7 +51,13 @@ def lines(answer: requests.Response, seconds: float) -> Iterator[bytes]:
             raise
         raise requests.ConnectionError(error) from error
     if held:
-        yield bytes(held)
+        yield [bytes(held)]
+
+
+def lines(answer: requests.Response, seconds: float) -> Iterator[bytes]:
+    """The lines of an answer, one by one. Raises as `pieces`."""
+    for piece in pieces(answer, seconds):
+        yield from piece
 
 
 def text(answer: requests.Response, seconds: float) -> str:

@@ -79,7 +79,7 @@ class LayerCache:
 
         def ask(layer: PlannedLayer) -> Found:
             about = Digest.of(key_manifest(layer.key))
-            said = signed_statements(self.asking, self.place, about, self.keys, _STATEMENT)
+            said = signed_statements(self.asking, self.place, about, self.keys, _STATEMENT, strangers=True)
             return sort_out(layer.key, said, self.rule, now, f"layer {layer.id} in {self.name}")
 
         try:

@@ -26,7 +26,8 @@ def again(request: PlanRequest, *more: str) -> str:
         if parameter.name in _IMAGE or source is None or source.name != "COMMANDLINE":
             continue
         if parameter.param_type_name == "argument":
-            words += map(str, value if isinstance(value, list | tuple) else [value])
+            each = value if isinstance(value, list | tuple) else [value]
+            words += [str(word) for word in each if word != request.recipe]
         elif isinstance(value, bool):
             options.append(parameter.opts[0] if value else parameter.secondary_opts[0])
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,7 +14,10 @@ import typer
 from typer.core import TyperGroup
 
 from builder import __version__
-from builder.cli.command import Command, complete_values
+from builder.cli.command import Command, common, complete_values
+from builder.cli.help import documents, manual
+from builder.cli.steps import with_step
+from builder.errors import BuilderError, UsageError
 
 INTERRUPTED = 130
 Shell = Literal["bash", "zsh", "fish"]
@@ -22,9 +26,10 @@ COMMANDS = {
     "list": ("recipe.list:list_", "List recipes, bases, layers or profiles."),
     "show": ("recipe.show:show", "Show all facts about one recipe, base or layer."),
     "new": ("recipe.new:new", "Write the start of a new recipe or layer."),
-    "add": ("recipe.add:add", "Add a layer of wheels: layer, request and lock."),
+    "add": ("recipe.add:add", "Add a layer of wheels or Debian packages, and its lock."),
     "lint": ("recipe.lint:lint", "Check recipes against the rules of the hardware."),
     "rules": ("recipe.rules:rules", "List the rules of the hardware, or explain one."),
+    "schema": ("recipe.schema:schema", "Print the JSON schema of a kind of file, for editors."),
     "lock": ("lock:lock", "Resolve, update or check the lock, and pin bases."),
     "plan": ("image.plan:plan", "Show what a build would do, and do nothing."),
     "render": ("image.render:render", "Print one Dockerfile that makes an equivalent image."),
@@ -34,7 +39,7 @@ COMMANDS = {
     "diff": ("compare.diff:diff", "Show what changed between two images, plans or locks."),
     "explain": ("compare.explain:explain", "Explain why layers are built, and what needs them."),
     "graph": ("compare.graph:graph", "Show recipes, bases, layers and inputs as a graph."),
-    "sbom": ("sbom:sbom", "Print what an image consists of, as CycloneDX or SPDX."),
+    "sbom": ("compare.sbom:sbom", "Print what an image consists of, as CycloneDX or SPDX."),
     "bisect": ("compare.bisect:bisect", "Find the change that makes an image bad."),
     "push": ("image.push:push", "Push a built image and print its reference."),
     "site": ("site:site", "Write a catalogue of images as HTML pages."),
@@ -56,13 +61,17 @@ COMMANDS = {
 
 
 GROUPS = {
-    "Recipes and locks": ("list", "show", "new", "add", "lint", "rules", "lock"),
+    "Recipes and locks": ("list", "show", "new", "add", "lint", "rules", "schema", "lock"),
     "Images": ("plan", "render", "build", "test", "images", "push", "load", "deploy", "serve", "site", "mirror"),
     "Proof": ("verify", "diff", "explain", "graph", "sbom", "bisect"),
     "On a Spark": ("doctor", "prefetch", "run", "bench", "cache"),
     "This machine": ("engines", "gc", "fsck"),
 }
 """The commands, as `builder --help` groups them."""
+
+
+_called = ["builder"]
+"""The command of this process, for messages of the parser, which do not always name it."""
 
 
 class _Commands(TyperGroup):
@@ -77,14 +86,13 @@ class _Commands(TyperGroup):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         formatter.write_paragraph()
-        formatter.write_text(
-            "builder COMMAND --help shows options and examples; the documents are in README.md and docs/."
-        )
+        formatter.write_text(f"builder COMMAND --help: options and examples. Documents: {documents()}")
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, summary_only, rest = super().resolve_command(ctx, args)
         if summary_only is None or name is None:
             return name, None, rest
+        _called[:] = [f"builder {name}"]
         if not ctx.resilient_parsing and not {"-h", "--help"} & set(rest):
             ctx.default_map = {name: _defaults()}
         return name, load_command(name), rest
@@ -102,13 +110,13 @@ def _defaults() -> dict[str, str]:
     return {name: value for name, value in chosen.items() if not os.environ.get(f"BUILDER_{name.upper()}")}
 
 
+@cache
 def load_command(name: str) -> Any:
     """Import the module of a command and make the command, with its options and help."""
     module, function = COMMANDS[name][0].split(":")
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    single.command(name, cls=Command, short_help=COMMANDS[name][1])(
-        getattr(import_module(f"builder.cli.{module}"), function)
-    )
+    called = common(name, getattr(import_module(f"builder.cli.{module}"), function))
+    single.command(name, cls=Command, short_help=COMMANDS[name][1])(called)
     command = typer.main.get_command(single)
     complete_values(command)
     return command
@@ -137,6 +145,7 @@ for _name, (_, _summary) in COMMANDS.items():
 @app.callback(invoke_without_command=True)
 def root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+    man: Annotated[bool, typer.Option("--man", help="Print the manual page: builder --man | man -l -")] = False,
     install_completion: Annotated[
         Shell | None, typer.Option("--install-completion", help="Install completion for a shell, for this user.")
     ] = None,
@@ -153,9 +162,18 @@ def root(
         if install_completion is not None:
             print(f"{completion.install(install_completion)}: open a new {install_completion}")
         raise typer.Exit
+    if man:
+        print("\n".join(manual(GROUPS, load_command)))
+        raise typer.Exit
     if version:
         print(f"builder {__version__}")
         raise typer.Exit
+
+
+@cache
+def _group() -> Any:
+    """The application with its summaries; typer makes a new one for every call."""
+    return typer.main.get_command(app)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -168,8 +186,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
         from builder.cli import completion
 
         completion.prepare()
+    _called[:] = ["builder"]
     try:
-        result = app(arguments, prog_name="builder", standalone_mode=False)
+        result = _group()(arguments, prog_name="builder", standalone_mode=False)
+    except BuilderError as error:
+        raise with_step(error, _called[0]) from error
     except typer.Exit as error:
         result = error.exit_code
     except typer.Abort:
@@ -179,10 +200,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
         raise BrokenPipeError from None
     except Exception as error:
         # Wrong usage. This class has no public name: some versions of typer carry a copy of click, others import it.
-        if not (hasattr(error, "show") and hasattr(error, "exit_code")):
+        if not (hasattr(error, "format_message") and hasattr(error, "show") and hasattr(error, "exit_code")):
             raise
-        error.show(file=sys.stderr)
-        return int(error.exit_code)
+        message = error.format_message()
+        if message.startswith("Usage:"):
+            # No arguments at all: the message is the help.
+            error.show(file=sys.stderr)
+            return int(error.exit_code)
+        message = message[:1].lower() + message[1:].rstrip(".")
+        raise UsageError(message, id="usage", next=f"{_called[0]} --help") from None
     if result == INTERRUPTED:
         # typer returns this code instead of raising KeyboardInterrupt.
         raise KeyboardInterrupt

@@ -1,22 +1,126 @@
-"""The class of all commands: a recipe may be a plain word, and the command line is noted for messages."""
+"""What all commands have in common: the recipe as a plain word, `--quiet`, completion, the command line in messages."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any, get_args
 
+import typer
 from typer.core import TyperCommand
 
+from builder.cli.help import usage, write_help
 from builder.cli.words import choices
+from builder.errors import UsageError
 
 _IMAGES = ("push", "test", "sbom", "verify", "load", "deploy")
 """Commands whose other words are references: a reference has a slash or a colon, the name of a recipe has none."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-
-
 _METAVARS = {"set_": "LAYER.PARAMETER=VALUE"}
+_QUIET = Annotated[bool, typer.Option("--quiet", "-q", help="Print only results, warnings and errors.")]
+
+
+class Command(TyperCommand):
+    """One command. Its command line is noted for messages that repeat it."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return usage(self)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        write_help(self, ctx, formatter)
+
+    def invoke(self, ctx: Any) -> Any:
+        # Imported here: `--help` does not need it.
+        from builder.cli.again import remember
+
+        remember(ctx)
+        for parameter in self.params:
+            _check_value(parameter, ctx.params.get(parameter.name), f"{ctx.command_path} --help")
+        return super().invoke(ctx)
+
+
+def _check_value(parameter: Any, value: Any, next: str) -> None:
+    """Raises UsageError for an empty text. Only the command of `bisect` may have empty words."""
+    if "" in (value if isinstance(value, list | tuple) else [value]) and parameter.nargs != -1:
+        name = (
+            parameter.opts[0]
+            if parameter.param_type_name == "option"
+            else (parameter.metavar or parameter.name.upper())
+        )
+        cause = "a variable of the shell that has no value?"
+        raise UsageError(f"{name} is empty", id="value-empty", cause=cause, next=next)
+
+
+def common(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of a command, with `--quiet`; where it has --recipe, the recipe may be a plain word, too."""
+    given = inspect.signature(function, eval_str=True).parameters
+    parameters = {key: each.replace(kind=each.KEYWORD_ONLY) for key, each in given.items()}
+    own = next((key for key, each in parameters.items() if _is_argument(each)), None)
+    recipe = parameters.get("recipe") if name != "bisect" else None
+    if recipe is not None:
+        many = list[str] in get_args(get_args(recipe.annotation)[0])
+        kind = list[str] if many else str
+        argument = typer.Argument(metavar="RECIPE", help="As with --recipe.")
+        word = recipe.replace(name="word", default=None, annotation=Annotated[kind | None, argument])
+        parameters["recipe"] = recipe.replace(default=None)
+        # DIR comes first in `mirror DIR RECIPE...`.
+        parameters = {**parameters, "word": word} if many else {"word": word, **parameters}
+    if profile := parameters.get("profile"):
+        option = get_args(profile.annotation)[1]
+        parameters["profile"] = profile.replace(annotation=Annotated[list[str] | None, option])
+    quiet = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_QUIET)
+    parameters.setdefault("quiet", quiet)
+
+    @functools.wraps(function)
+    def called(**values: Any) -> Any:
+        from builder.cli.output import hush
+
+        hush(values["quiet"] if "quiet" in given else values.pop("quiet"))
+        if profile:
+            values["profile"] = "+".join(sorted({*_as_list(values["profile"])})) or None
+        if recipe is not None:
+            words = _as_list(values.pop("word"))
+            if many:
+                values["recipe"] = [*_as_list(values["recipe"]), *words] or None
+            else:
+                _place(name, values, words, own)
+            if not values["recipe"] and recipe.default is recipe.empty:
+                next = f"builder {name} RECIPE; builder list, for the names"
+                raise UsageError("no recipe given", id="recipe-not-given", next=next)
+        return function(**values)
+
+    changed: Any = called
+    changed.__signature__ = inspect.Signature([*parameters.values()])
+    changed.__annotations__ = {key: each.annotation for key, each in parameters.items()}
+    return called
+
+
+def _is_argument(parameter: inspect.Parameter) -> bool:
+    return any(isinstance(each, typer.models.ArgumentInfo) for each in get_args(parameter.annotation)[1:])
+
+
+def _as_list(value: Any) -> list[str]:
+    return [*value] if isinstance(value, list | tuple) else [value] if value else []
+
+
+def _place(name: str, values: dict[str, Any], words: list[str], own: str | None) -> None:
+    """Make one of the words the recipe, if no option names it, and the others the command's own argument."""
+    words += _as_list(values[own]) if own else []
+    if not values["recipe"]:
+        found = [word for word in words if name not in _IMAGES or _NAME.fullmatch(word)]
+        values["recipe"] = found[0] if found else None
+        words = [word for place, word in enumerate(words) if not found or place != words.index(found[0])]
+    if own and name == "push":
+        values[own] = words
+        return
+    if len(words) > (own is not None):
+        raise UsageError(f"one word too many: {words[-1]!r}", id="word-too-many", next=f"builder {name} --help")
+    if own:
+        values[own] = words[0] if words else None
 
 
 def complete_values(command: Any) -> None:
@@ -31,99 +135,12 @@ def complete_values(command: Any) -> None:
         def complete(ctx: Any, param: Any, incomplete: str) -> list[Any]:
             from builder.cli.completion import values
 
-            words = dict(ctx.params)
-            # A recipe that is a plain word is not parsed while a shell asks.
-            if not words.get("recipe") and ctx.args and _NAME.fullmatch(ctx.args[0]):
-                words["recipe"] = ctx.args[0]
-            found = values(str(command.name), str(param.name), words)
-            return [_item(name) for name in found if name.startswith(incomplete)]
+            core: Any = import_module("typer.core")
+            # An option without its value ends the parsing of a command line: the words before it are left over.
+            given = {"word": ctx.args, **{name: value for name, value in ctx.params.items() if value}}
+            found = values(str(command.name), str(param.name), given)
+            return [core.CompletionItem(name) for name in found if name.startswith(incomplete)]
 
         if parameter._custom_shell_complete is None:
             # The attribute behind the option `shell_complete`, which typer does not pass on.
             parameter._custom_shell_complete = complete
-
-
-def _item(value: str) -> Any:
-    core: Any = import_module("typer.core")
-    return core.CompletionItem(value)
-
-
-class Command(TyperCommand):
-    """One command. `builder build NAME` is `builder build --recipe NAME`, and so for every command with that option."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not ctx.resilient_parsing and self._recipe is not None and not {"-h", "--help"} & set(args):
-            args = self._with_recipe(ctx, list(args))
-        rest: list[str] = super().parse_args(ctx, args)
-        return rest
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        pieces: list[str] = super().collect_usage_pieces(ctx)
-        if self._recipe is not None and (self.name in (*_IMAGES, "explain", "mirror") or not self._own):
-            word = "[RECIPE]..." if self._recipe.multiple else "[RECIPE]"
-            pieces.insert(len(pieces) if self.name == "mirror" else 1, word)
-        return pieces
-
-    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """Recipes, where a plain word can be one; and options."""
-        found = super().shell_complete(ctx, incomplete)
-        if self._recipe is None or incomplete.startswith("-") or (self._own and self.name not in _IMAGES):
-            return found
-        from builder.cli.completion import values
-
-        names = values(str(self.name), "recipe", ctx.params)
-        return [*(_item(name) for name in names if name.startswith(incomplete)), *found]
-
-    def invoke(self, ctx: Any) -> Any:
-        # Imported here: `--help` does not need it.
-        from builder.cli.again import remember
-
-        remember(ctx)
-        return super().invoke(ctx)
-
-    @property
-    def _recipe(self) -> Any:
-        """The option --recipe, if the command has it."""
-        return next((each for each in self.params if each.name == "recipe" and "--recipe" in each.opts), None)
-
-    @property
-    def _own(self) -> bool:
-        """Whether the command has arguments of its own."""
-        return any(each.param_type_name == "argument" for each in self.params)
-
-    def _with_recipe(self, ctx: Any, args: list[str]) -> list[str]:
-        """The arguments with `--recipe` before each plain word that is a recipe."""
-        given, words = self._split(ctx, args)
-        if given.get("recipe") or not words:
-            return args
-        places = [place for place in range(len(args)) if self._is_word(ctx, args, place, given, len(words))]
-        if self.name == "mirror":
-            places = places[1:]
-        elif self.name in _IMAGES:
-            places = [place for place in places if _NAME.fullmatch(args[place])][:1]
-        elif self.name == "explain":
-            places = places[:1]
-        elif self._own:
-            return args
-        elif not self._recipe.multiple:
-            places = places[:1]
-        named = [word for place in places for word in ("--recipe", args[place])]
-        return [*named, *(word for place, word in enumerate(args) if place not in places)]
-
-    def _is_word(self, ctx: Any, args: list[str], place: int, given: dict[str, Any], count: int) -> bool:
-        """Whether this argument is neither an option nor the value of one: without it the options are the same."""
-        try:
-            found, words = self._split(ctx, [*args[:place], *args[place + 1 :]])
-        except Exception:
-            # The parser's own error: an option lost its value.
-            return False
-        return found == given and len(words) == count - 1
-
-    def _split(self, ctx: Any, args: list[str]) -> tuple[dict[str, Any], list[str]]:
-        """The options of a command line, and its other words."""
-        parser = type(self.make_parser(ctx))(ctx)
-        for parameter in self.get_params(ctx):
-            if parameter.param_type_name == "option":
-                parameter.add_to_parser(parser, ctx)
-        given, words, _ = parser.parse_args(list(args))
-        return given, list(words)

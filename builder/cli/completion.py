@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from builder.atomic import write_file
 from builder.cli.words import choices
 from builder.errors import BuilderError
-from builder.project import Project
+from builder.folders import Folders
+
+if TYPE_CHECKING:
+    from builder.project import Project
 
 SHELLS = ("bash", "zsh", "fish")
 
 _ZSH_FIRST = 'if [[ $funcstack[1] == _builder ]]; then _builder_completion "$@"; fi\n'
 """zsh loads the file at the first completion, as the body of a function: without this line that one has no answer."""
+
+
+_SAFE = re.compile(r"[A-Za-z0-9_.,:+=@%/-]+")
+"""zsh evaluates what completion prints, and every shell puts it into the line that the user runs. The folder may be a
+stranger's: a value with any other character is not offered."""
 
 
 def install(shell: str) -> str:
@@ -48,27 +57,34 @@ def values(command: str, parameter: str, given: dict[str, Any]) -> list[str]:
         return [*words]
     find = _VALUES.get(f"{command} {parameter}") or _VALUES.get(parameter)
     with contextlib.suppress(BuilderError, OSError):
-        return [*(find(Project(), given) if find else ())]
+        return [value for value in (find(Folders(), given) if find else ()) if _SAFE.fullmatch(value)]
     return []
 
 
-def _bases(project: Project, given: dict[str, Any]) -> Iterable[str]:
+def _project(folders: Folders) -> Project:
+    """What is read of the files. Imported here: the models take most of the time of an answer."""
+    from builder.project import Project
+
+    return Project(folders.roots)
+
+
+def _bases(folders: Folders, given: dict[str, Any]) -> Iterable[str]:
     """The bases of the given recipe, or all, with their aliases."""
     from builder.plan.bases import bases_of
 
-    recipe = _recipe(given)
+    project, recipe = _project(folders), _recipe(given)
     bases = bases_of(project, project.recipe(recipe)) if recipe else project.bases.values()
     return dict.fromkeys(name for base in bases for name in (base.name, *base.aliases))
 
 
-def _profiles(project: Project, given: dict[str, Any]) -> Iterable[str]:
-    recipe = _recipe(given)
+def _profiles(folders: Folders, given: dict[str, Any]) -> Iterable[str]:
+    project, recipe = _project(folders), _recipe(given)
     return sorted({*project.shared_profiles, *(project.recipe(recipe).profiles if recipe else ())})
 
 
-def _sets(project: Project, given: dict[str, Any]) -> Iterable[str]:
+def _sets(folders: Folders, given: dict[str, Any]) -> Iterable[str]:
     """LAYER.PARAMETER=, and with the values that the parameter can have."""
-    recipe = _recipe(given)
+    project, recipe = _project(folders), _recipe(given)
     names = [use.layer for use in project.recipe(recipe).layers] if recipe else project.layer_names()
     for name in names:
         for key, parameter in project.layer(name).definition.parameters.items():
@@ -76,32 +92,34 @@ def _sets(project: Project, given: dict[str, Any]) -> Iterable[str]:
 
 
 def _recipe(given: dict[str, Any]) -> str | None:
-    recipe = given.get("recipe")
-    return recipe[0] if isinstance(recipe, list | tuple) and recipe else recipe or None
+    recipe = given.get("recipe") or given.get("word")
+    return next(iter(recipe), None) if isinstance(recipe, list | tuple) else recipe
 
 
-def _rules(project: Project, given: dict[str, Any]) -> Iterable[str]:
+def _rules(folders: Folders, given: dict[str, Any]) -> Iterable[str]:
     from builder.knowledge.rule import all_rules
 
     return [rule.id for rule in all_rules()]
 
 
-def _named(project: Project, given: dict[str, Any]) -> Iterable[str]:
-    return [*project.recipe_names(), *project.layer_names(), *_bases(project, {}), *project.shared_profiles]
+def _named(folders: Folders, given: dict[str, Any]) -> Iterable[str]:
+    return [*folders.recipe_names(), *folders.layer_names(), *_bases(folders, {}), *_profiles(folders, {})]
 
 
-_VALUES: dict[str, Callable[[Project, dict[str, Any]], Iterable[str]]] = {
-    "recipe": lambda project, given: project.recipe_names(),
-    "recipes": lambda project, given: project.recipe_names(),
-    "extends": lambda project, given: project.recipe_names(),
+_VALUES: dict[str, Callable[[Folders, dict[str, Any]], Iterable[str]]] = {
+    "recipe": lambda folders, given: folders.recipe_names(),
+    "word": lambda folders, given: folders.recipe_names(),
+    "explain word": lambda folders, given: [*folders.recipe_names(), *folders.layer_names()],
+    "recipes": lambda folders, given: folders.recipe_names(),
+    "extends": lambda folders, given: folders.recipe_names(),
     "base": _bases,
     "profile": _profiles,
     "set_": _sets,
-    "layer": lambda project, given: project.layer_names(),
-    "beside": lambda project, given: project.layer_names(),
-    "platform": lambda project, given: ["linux/arm64"],
+    "layer": lambda folders, given: folders.layer_names(),
+    "beside": lambda folders, given: folders.layer_names(),
+    "platform": lambda folders, given: ["linux/arm64"],
     "rules id_": _rules,
     "show name": _named,
-    "lock names": lambda project, given: [*project.base_names(), *project.section_names()],
+    "lock names": lambda folders, given: [*folders.base_names(), *folders.section_names()],
 }
 """By the name of a parameter, or of a command and its parameter."""

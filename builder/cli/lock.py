@@ -22,7 +22,7 @@ def lock(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME]...",
+            metavar="NAME",
             help="Bases, sections, sources (NAME or NAME/VERSION), vllm==VERSION; or bases, sections, sources for all.",
         ),
     ] = None,

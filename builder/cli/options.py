@@ -13,8 +13,10 @@ BaseOption = Annotated[
     typer.Option("--base", help="Base to use instead of the recipe's own: a name, an alias or a family."),
 ]
 ProfileOption = Annotated[
-    str | None, typer.Option("--profile", "-p", help="Profile of the recipe; `builder show RECIPE` lists them.")
+    str | None,
+    typer.Option("--profile", "-p", help="Profile of the recipe (`builder show RECIPE`). May be repeated."),
 ]
+"""A command gets several as one word (`builder.cli.command.common`)."""
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", help="Set a parameter of a layer: LAYER.PARAMETER=VALUE. May be repeated."),
@@ -37,7 +39,12 @@ MachineOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 EngineOption = Annotated[str | None, typer.Option("--engine", help="auto, docker or buildah.")]
-BuilderOption = Annotated[str | None, typer.Option("--builder", help="The buildx builder that compiles.")]
+BuilderOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--builder", help="A buildx builder that compiles. May be repeated: each gets layers when it is free."
+    ),
+]
 JobsOption = Annotated[
     int | None, typer.Option("--jobs", "-j", min=1, max=512, help="Parallel jobs; default: all processors.")
 ]

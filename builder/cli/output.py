@@ -9,15 +9,38 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from builder.text import escaped, printable
+from builder.text import escaped, printable, with_status
 
+_quiet = False
 _CUT = 16
 """Characters of the shortest column that is worth cutting."""
 
 
-def say(text: str) -> None:
-    """Print a message on standard error. Results of a command go to standard output instead."""
-    print(printable(text), file=sys.stderr, flush=True)
+def hush(quiet: bool) -> None:
+    """Whether messages that are neither warnings nor errors are left out from now on."""
+    global _quiet  # noqa: PLW0603 - one for the process, as standard error is
+    _quiet = quiet
+
+
+def is_quiet() -> bool:
+    """Whether the command has --quiet."""
+    return _quiet
+
+
+def say(text: str, *, status: str = "") -> None:
+    """Print a message on standard error. Results of a command go to standard output instead.
+
+    status: the word in it that has a color.
+    """
+    if _quiet and not text.startswith(("warning", "builder: ")):
+        return
+    word = status or ("warning" if text.startswith("warning") else "")
+    print(with_status(text, word, sys.stderr), file=sys.stderr, flush=True)
+
+
+def print_line(text: str, *, status: str) -> None:
+    """Print a line of a result on standard output. status: the word in it that has a color."""
+    print(with_status(text, status, sys.stdout))
 
 
 def print_json(value: Any) -> None:

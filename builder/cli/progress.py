@@ -8,7 +8,7 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from builder.cli.output import counted, say, size
+from builder.cli.output import counted, is_quiet, say, size
 from builder.events import Event, now
 from builder.text import printable
 
@@ -48,7 +48,7 @@ class Progress:
                 self._since.setdefault(layer, now())
 
     def __enter__(self) -> Progress:
-        if sys.stderr.isatty() and not self._verbose:
+        if sys.stderr.isatty() and not self._verbose and not is_quiet():
             # rich takes 60 ms to import, and only a terminal needs it.
             from rich.console import Console
             from rich.live import Live
@@ -113,6 +113,8 @@ class Progress:
 
     def _total(self) -> str:
         """How many layers are done, and how much is fetched, with an estimate of the rest of the download."""
+        if not self._last:
+            return "looking up what the store has"
         events = self._last.values()
         done = sum(event.state in ("done", "cached") for event in events)
         text = f"{done} of {counted(len(self._last), 'layer')}"

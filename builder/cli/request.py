@@ -7,17 +7,19 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from builder.choices import FILE
 from builder.cli.output import say
+from builder.cli.words import choices
 from builder.errors import UsageError
+from builder.folders import FILE
 from builder.model.base import Base
 from builder.model.plan import Plan
 from builder.model.recipe import Recipe
 from builder.model.reference import Reference
-from builder.model.variant import with_profile
+from builder.model.variant import AND, with_profile
 from builder.oci.format import MEDIA_TYPES
 from builder.plan.bases import select_base
 from builder.plan.resolve import parse_sets, resolve
+from builder.plan.use import check_written
 from builder.project import Project
 from builder.store.store import Store, default_root
 
@@ -27,7 +29,7 @@ COMPRESSION = "zstd"
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """The image that these options describe. sets: one LAYER.PARAMETER=VALUE each."""
+    """The image that these options describe. sets: one LAYER.PARAMETER=VALUE each. profile: one, or several, as A+B."""
 
     recipe: str
     base: str | None = None
@@ -42,7 +44,7 @@ class PlanRequest:
             raise UsageError(
                 f"there is no compression {self.compression!r}",
                 id="compression-unknown",
-                cause=f"one of {', '.join(MEDIA_TYPES)}",
+                next=f"one of {', '.join(choices('build', 'compression'))}",
             )
         return resolve(
             project,
@@ -72,7 +74,7 @@ class PlanRequest:
         words = ["--recipe", self.recipe]
         words += ["--base", self.base] if self.base else []
         words += [word for item in self.sets for word in ("--set", item)]
-        words += ["--profile", self.profile] if self.profile else []
+        words += [word for name in (self.profile or "").split(AND) if name for word in ("--profile", name)]
         return words + (["--compression", self.compression] if self.compression != COMPRESSION else [])
 
 
@@ -103,6 +105,7 @@ def asked_each(
     Its base is taken where the recipe can be built on it, its parameters where the recipe has the layer; what is taken
     is printed. Raises BuilderError.
     """
+    parse_sets(list(set_ or ()))
     given = [PlanRequest(recipe, base, tuple(set_ or ()), profile, platform, compression) for recipe in recipes]
     filled = [_with_choices(project, request) for request in given]
     words = (after.words()[2:] for before, after in zip(given, filled, strict=True) if after != before)
@@ -121,6 +124,8 @@ def _with_choices(project: Project, request: PlanRequest) -> PlanRequest:
         with contextlib.suppress(UsageError):
             base = select_base(project, recipe, choices.base).name
     layers = {use.layer for use in recipe.layers}
+    for layer in layers & choices.set.keys():
+        check_written(project.layer(layer).definition, choices.set[layer], lambda: [project.roots[0] / FILE])
     given = {item.partition("=")[0] for item in request.sets}
     more = [text for layer, text in choices.sets() if layer in layers and text.partition("=")[0] not in given]
     return replace(request, base=base, sets=(*more, *request.sets))
@@ -131,6 +136,10 @@ def recipe_names(project: Project, named: Iterable[str] | None, *, every: bool, 
 
     Raises UsageError when there is none. next: the command to suggest then.
     """
+    if every and named:
+        raise UsageError(
+            "--all means every recipe, but one is named", id="all-and-recipe", next="leave one of them out"
+        )
     names = project.recipe_names() if every else list(dict.fromkeys(named or ()))
     if not names:
         raise UsageError("no recipe given", id="recipe-not-given", next=f"{next}; builder list, for the names")

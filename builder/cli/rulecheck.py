@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from builder.cli.output import say
+from builder.doctor.machine import SPARKS
 from builder.errors import RuleError, UsageError
 from builder.knowledge.lint import Finding, lint_recipe
 from builder.model.plan import Plan
@@ -19,7 +20,7 @@ def report_violations(project: Project, plans: Iterable[Plan], profile: str | No
 
 def memory_of(machine: str | None) -> int | None:
     """The memory in GB of a machine by its name; None for None. Raises UsageError."""
-    known = {"spark-64": 64, "spark-128": 128}
+    known = {name: gigabytes for gigabytes, name in SPARKS.items()}
     if machine is None or machine in known:
         return known.get(machine or "")
     raise UsageError(

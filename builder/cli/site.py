@@ -25,7 +25,7 @@ def site(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder, or an older site.")],
     references: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[REF]...", help="Images in registries, instead of those of the store."),
+        typer.Argument(metavar="REF", help="Images in registries, instead of those of the store."),
     ] = None,
     signed_by: Annotated[
         list[Path] | None,
@@ -34,9 +34,15 @@ def site(
 ) -> None:
     """Write a catalogue of images: a page for each, with its pull command, tests, proof, layers and packages.
 
-    Without REF, the last image of each recipe and base in the store. The pages need no server and no network. Example:
-    builder site public registry.example/team/nemotron-omni:1 --signed-by team.pub
+    Without REF, the last image of each recipe and base in the store. The pages need no server and no network.
     """
+    if ":" in str(folder):
+        raise UsageError(
+            "DIR comes before the images",
+            id="site-folder-is-image",
+            where=str(folder),
+            next=f"builder site NEW-DIR {folder}",
+        )
     keys = read_public_keys(signed_by)
     if keys and not references:
         raise UsageError(

@@ -9,6 +9,8 @@ from builder.serve.staging import prefetch
 from builder.versions import at_least, semantic
 
 GIB = 1 << 30
+_REST = 2 * GIB
+"""The least that vLLM needs besides the weights: activations, CUDA graphs and a cache for one request."""
 
 
 def driver(q: Question) -> Answer:
@@ -32,13 +34,18 @@ def driver(q: Question) -> Answer:
 
 
 def gpu(q: Question) -> Answer:
-    got = q.host.run("nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader")
-    if got is None or got.code:
+    name = _gpu(q)
+    if name is None:
         return Answer("gpu", "unknown", "no NVIDIA GPU is visible here")
-    name = got.text.strip().splitlines()[0]
     if "12.1" in name:
         return Answer("gpu", "ok", name)
     return Answer("gpu", "warning", f"{name} is not a GB10 (12.1)", "images are built for sm_121")
+
+
+def _gpu(q: Question) -> str | None:
+    """The first GPU: its name and compute capability."""
+    got = q.host.run("nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader")
+    return got.text.strip().splitlines()[0] if got is not None and not got.code and got.text.strip() else None
 
 
 def kernel(q: Question) -> Answer:
@@ -59,6 +66,7 @@ def _meminfo(q: Question) -> dict[str, int]:
 
 
 def memory(q: Question) -> Answer:
+    """Whether what vLLM takes is free, and whether the recipe's weights fit into it."""
     found = _meminfo(q)
     if not {"MemTotal", "MemAvailable"} <= found.keys():
         return Answer("memory", "unknown", "/proc/meminfo cannot be read")
@@ -66,11 +74,18 @@ def memory(q: Question) -> Answer:
     given = q.recipe.serve.flags.get("gpu-memory-utilization") if q.recipe else 0.85
     # vLLM's own default.
     share = float(given) if isinstance(given, int | float) else 0.9
-    needed = share * total
-    message = f"{free / GIB:.0f} of {total / GIB:.0f} GiB are available; {needed / GIB:.0f} are needed"
-    if free >= needed:
+    taken, weights = share * total, (q.recipe.model.memory_gb or 0) * 1e9 if q.recipe else 0
+    takes = f"vLLM takes {taken / GIB:.0f} ({share:g} of all)"
+    if weights and weights + _REST > taken:
+        message = f"{weights / GIB:.0f} GiB of weights do not fit: {takes} of {total / GIB:.0f} GiB"
+        return Answer("memory", "failed", message, "use a smaller model or a quantized one: builder list")
+    message = f"{free / GIB:.0f} of {total / GIB:.0f} GiB are available; {takes}"
+    message += f", {weights / GIB:.0f} for weights and {(taken - weights) / GIB:.0f} for the rest" if weights else ""
+    if free >= taken:
         return Answer("memory", "ok", message)
-    fix = "stop other programs, or lower --gpu-memory-utilization"
+    lower = int(free / total * 100) / 100
+    fix = f"stop other programs, or set --gpu-memory-utilization to {lower:g} in the recipe"
+    fix = fix if weights + _REST < lower * total else "stop other programs"
     return Answer("memory", "failed" if q.recipe else "warning", message, fix)
 
 
@@ -79,7 +94,11 @@ SPARKS = {64: "spark-64", 128: "spark-128"}
 
 
 def model(q: Question) -> Answer:
-    """Which Spark this is, by its memory, and whether the recipe is for it."""
+    """Which Spark this is, by its memory, and whether the recipe is for it; or that it is no Spark."""
+    if other := _no_spark(q):
+        message = f"this machine is no Spark: {other}; images are for linux/arm64 with a GB10"
+        fix = "run doctor on the Spark; this machine can build, test --tier static, push and deploy"
+        return Answer("machine", "failed" if q.recipe else "warning", message, fix)
     found = _meminfo(q)
     if "MemTotal" not in found:
         return Answer("machine", "unknown", "/proc/meminfo cannot be read")
@@ -93,6 +112,15 @@ def model(q: Question) -> Answer:
         fix = f"--profile {others[0]}" if others else "use a recipe for 64 GB: builder list"
         return Answer("machine", "failed", f"{name}; {q.recipe.name} is for {q.recipe.memory_gb} GB", fix)
     return Answer("machine", "ok", name)
+
+
+def _no_spark(q: Question) -> str:
+    """What shows that this machine is no Spark: its processor or its GPU. Empty when nothing does."""
+    processor = q.host.run("uname", "-m")
+    if processor is not None and not processor.code and processor.text.strip() != "aarch64":
+        return f"its processor is {processor.text.strip()}"
+    seen = _gpu(q)
+    return f"its GPU is {seen}" if seen and "12.1" not in seen else ""
 
 
 def page_cache(q: Question) -> Answer:

@@ -28,6 +28,7 @@ class BuildahEngine:
     """
 
     name = "buildah"
+    workers = 1
 
     def probe(self) -> EngineInfo:
         """Whether buildah is installed, new enough, and may create the namespaces that it needs."""

@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import docker
+import docker.auth
+import docker.constants
 import docker.errors
 import requests
 from docker.models.containers import Container
 from docker.types import LogConfig
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
+from builder.engine.answers import agreed, bounded, follow, refused
 from builder.engine.containers import ContainerState, ListedContainer
 from builder.engine.dockercontext import client_settings
 from builder.engine.sshsocket import SshSocket
@@ -31,23 +34,23 @@ TRANSFER = 1800.0
 _CHUNK = 1 << 20
 _MOST_OUTPUT = 32 << 20
 """Bytes of a container's output that the daemon keeps on disk; at more it begins again."""
+_START = "start the daemon (sudo systemctl start docker), or check DOCKER_HOST and `docker context ls`"
 
 
 class Daemon:
     """A connection to one daemon. Close it, or use it as a context manager."""
 
-    def __init__(self, host: str | None = None) -> None:
-        """Connect and agree on a version of the API.
+    def __init__(self, host: str | None = None, via: str | None = None) -> None:
+        """Connect and agree on a version of the API. via: for ssh, as in `ssh_argv`.
 
-        host: a URL (unix://, tcp://, ssh://). By default the daemon of the docker command: that of
-        DOCKER_HOST with DOCKER_TLS_VERIFY and DOCKER_CERT_PATH, else of the context DOCKER_CONTEXT, else of the current
-        context of docker's configuration. Raises EngineError when there is no such daemon or it does not answer.
+        host: a URL (unix://, tcp://, ssh://). Default: the docker command's, of DOCKER_HOST with DOCKER_TLS_VERIFY and
+        DOCKER_CERT_PATH, else of DOCKER_CONTEXT or the current context. Raises EngineError when none answers.
         """
         self._tunnel: SshSocket | None = None
         self._settings = {"base_url": host} if host else client_settings()
         self.host = str(self._settings.get("base_url") or "unix:///var/run/docker.sock")
         if self.host.startswith("ssh://"):
-            self._tunnel = SshSocket(self.host)
+            self._tunnel = SshSocket(self.host, via)
             self._settings = {"base_url": self._tunnel.url}
         try:
             self._docker = self._connect(TIMEOUT)
@@ -106,10 +109,7 @@ class Daemon:
         with contextlib.closing(WrittenStream(write)) as archive, contextlib.closing(self._connect(TRANSFER)) as client:
             try:
                 with self._errors("load the image"):
-                    api: Any = client.api
-                    for item in api.load_image(archive.chunks(_CHUNK)):
-                        if problem := item.get("error") or item.get("message"):
-                            raise refused("load the image", str(problem))
+                    follow(client, "/images/load", "load the image", data=archive.chunks(_CHUNK))
             except EngineError:
                 # When the stream broke, the error of `write` is the cause.
                 archive.check()
@@ -121,13 +121,12 @@ class Daemon:
         login: username and password; by default those of docker's configuration.
         """
         repository, _, digest = name.partition("@")
+        asked = {"fromImage": repository, "tag": digest} | ({"platform": platform} if platform else {})
         with contextlib.closing(self._connect(TRANSFER)) as client, self._errors(f"pull {name}"):
-            api: Any = client.api
-            for item in api.pull(
-                repository, tag=digest, stream=True, decode=True, platform=platform, auth_config=login
-            ):
-                if problem := item.get("error"):
-                    raise refused(f"pull {name}", str(problem))
+            registry = docker.auth.resolve_repository_name(repository)[0]
+            header = docker.auth.encode_header(login) if login else docker.auth.get_config_header(client.api, registry)
+            headers = {"X-Registry-Auth": header} if header else {}
+            follow(client, "/images/create", f"pull {name}", params=asked, headers=headers)
 
     def tag(self, image: str, name: str) -> None:
         """Give an image, by name or id, another name: [REGISTRY/]REPOSITORY[:TAG]. Raises EngineError."""
@@ -181,7 +180,13 @@ class Daemon:
 
     def _connect(self, timeout: float) -> docker.DockerClient:
         with self._errors("agree on a version of the API"):
-            return docker.DockerClient(timeout=timeout, **self._settings)  # type: ignore[arg-type]
+            oldest = docker.constants.MINIMUM_DOCKER_API_VERSION
+            client = docker.DockerClient(timeout=timeout, version=oldest, **self._settings)  # type: ignore[arg-type]
+            api: Any = client.api
+            # Before the first request, which asks for the version.
+            api.hooks["response"].append(bounded)
+            api._version = agreed(api._retrieve_server_version())
+            return client
 
     def _close_tunnel(self) -> None:
         if self._tunnel is not None:
@@ -196,6 +201,8 @@ class Daemon:
             raise refused(doing, str(error.explanation or error)) from error
         except (docker.errors.DockerException, requests.RequestException, HTTPError, OSError) as error:
             raise self._unreachable(doing, error) from error
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise refused(doing, f"its answer is not one of docker ({type(error).__name__})") from error
 
     def _unreachable(self, doing: str, error: Exception) -> EngineError:
         parts = list(_chain(error))
@@ -224,7 +231,7 @@ class Daemon:
             id="docker-unreachable",
             where=self.host,
             cause=cause,
-            next="start the daemon (sudo systemctl start docker), or check DOCKER_HOST and `docker context ls`",
+            next="ssh HOST docker version" if self._tunnel else _START,
         )
 
 
@@ -279,13 +286,6 @@ class DaemonContainer:
 
     def _errors(self, doing: str) -> contextlib.AbstractContextManager[None]:
         return self._daemon._errors(f"{doing} the container {self.name}")
-
-
-def refused(doing: str, reason: str) -> EngineError:
-    """The error for a request that the daemon refuses."""
-    return EngineError(
-        f"docker could not {doing}", id="docker-refused", cause=reason.strip()[-500:] or "the daemon gives no reason"
-    )
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

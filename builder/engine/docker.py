@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 
 from builder.engine.interface import BuildRequest, EngineInfo, LayoutError, Log
 from builder.engine.process import capture, run
@@ -16,12 +21,21 @@ PROXIES = (*_PROXIES, *(name.upper() for name in _PROXIES))
 
 
 class DockerEngine:
-    """BuildKit in docker's daemon, or in the buildx builder `builder`, which may be remote or in Kubernetes."""
+    """BuildKit in docker's daemon, or in buildx builders, which may be remote or in Kubernetes. Thread-safe.
+
+    Each target goes to the builder that has the fewest.
+    """
 
     name = "docker"
 
-    def __init__(self, builder: str | None = None) -> None:
-        self._builder = builder
+    def __init__(self, *builders: str) -> None:
+        self._running = dict.fromkeys(builders, 0)
+        self._lock = Lock()
+
+    @property
+    def workers(self) -> int:
+        """How many builders there are."""
+        return max(1, len(self._running))
 
     def probe(self) -> EngineInfo:
         """Whether the docker command, its buildx plugin and the daemon work."""
@@ -31,7 +45,7 @@ class DockerEngine:
         if status != 0:
             return EngineInfo(self.name, problem="docker has no buildx plugin", fix=_INSTALL)
         version = str(semantic(text) or "unknown")
-        if self._builder is None:
+        if not self._running:
             # Imported here: the docker SDK takes 0.3 s, and a build whose layers are all in the store needs no engine.
             from builder.engine.daemon import Daemon
 
@@ -43,9 +57,26 @@ class DockerEngine:
 
     def build(self, request: BuildRequest, tar: Path, log: Log) -> None:
         """Run the build in BuildKit. Its daemon pulls a base; the steps have no network."""
-        argv = ["docker", "buildx", "build"]
-        if self._builder is not None:
-            argv += ["--builder", self._builder]
+        with self._worker() as builder:
+            if len(self._running) > 1:
+                log(f"on the builder {builder}")
+            self._build(request, tar, log, _command(builder))
+
+    @contextmanager
+    def _worker(self) -> Iterator[str | None]:
+        with self._lock:
+            builder = min(self._running, key=self._running.__getitem__, default=None)
+            if builder is not None:
+                self._running[builder] += 1
+        try:
+            yield builder
+        finally:
+            if builder is not None:
+                with self._lock:
+                    self._running[builder] -= 1
+
+    def _build(self, request: BuildRequest, tar: Path, log: Log, command: list[str]) -> None:
+        argv = command
         argv += ["--file", str(request.dockerfile), "--target", request.target, "--platform", request.platform]
         argv += ["--network", "none"]
         # A layer is built only when its key is not in the store: BuildKit's cache could hide a difference.
@@ -68,6 +99,17 @@ class DockerEngine:
             )
         if outcome.status != 0:
             raise failed(self.name, request, outcome.tail)
+
+
+def _command(builder: str | None) -> list[str]:
+    """The command that builds on a builder of buildx, or in the daemon of a docker context: buildx lists both."""
+    if builder is None:
+        return ["docker", "buildx", "build"]
+    # Where docker keeps contexts. The SDK does not find them in a folder without config.json.
+    folder = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "contexts" / "meta"
+    if (folder / hashlib.sha256(builder.encode()).hexdigest()).is_dir():
+        return ["docker", "--context", builder, "buildx", "build"]
+    return ["docker", "buildx", "build", "--builder", builder]
 
 
 def failed(engine: str, request: BuildRequest, tail: tuple[str, ...]) -> EngineError:

@@ -79,6 +79,10 @@ class Engine(Protocol):
 
     name: str
 
+    @property
+    def workers(self) -> int:
+        """On how many machines or daemons it builds."""
+
     def probe(self) -> EngineInfo:
         """Whether this engine can be used here. Never raises."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from builder.engine.buildah import BuildahEngine
 from builder.engine.docker import DockerEngine
@@ -12,8 +13,8 @@ from builder.errors import EngineError, UsageError
 NAMES = ("auto", "docker", "buildah")
 
 
-def check_engine(wanted: str | None, builder: str | None = None) -> str:
-    """The name of the requested engine, from the argument or BUILDER_ENGINE; "auto" by default.
+def check_engine(wanted: str | None, builder: Sequence[str] | None = None) -> str:
+    """The name of the requested engine, from the argument or BUILDER_ENGINE; "auto" by default. builder: of buildx.
 
     Raises UsageError for an unknown engine, and for a builder with an engine that has none.
     """
@@ -21,21 +22,21 @@ def check_engine(wanted: str | None, builder: str | None = None) -> str:
     if name not in NAMES:
         where = "" if wanted else "BUILDER_ENGINE"
         raise UsageError(
-            f"there is no engine {name!r}", id="engine-unknown", where=where, cause=f"engines: {', '.join(NAMES)}"
+            f"there is no engine {name!r}", id="engine-unknown", where=where, next=f"one of {', '.join(NAMES)}"
         )
-    if builder is not None and name == "buildah":
+    if builder and name == "buildah":
         raise UsageError("--builder needs the docker engine", id="engine-takes-no-builder")
     return name
 
 
-def select_engine(wanted: str | None, builder: str | None = None) -> Engine:
+def select_engine(wanted: str | None, builder: Sequence[str] | None = None) -> Engine:
     """The engine of that name; for "auto" docker if it has buildx and its daemon answers, else buildah.
 
     Raises EngineError with the package to install.
     """
     name = check_engine(wanted, builder)
-    engines: list[Engine] = [DockerEngine(builder), BuildahEngine()]
-    if builder is not None:
+    engines: list[Engine] = [DockerEngine(*builder or ()), BuildahEngine()]
+    if builder:
         engines = engines[:1]
     if name != "auto":
         engines = [engine for engine in engines if engine.name == name]

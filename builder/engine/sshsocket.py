@@ -3,29 +3,56 @@
 from __future__ import annotations
 
 import contextlib
+import resource
+import shlex
 import shutil
 import socket
 import subprocess
 import tempfile
 import threading
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 from urllib.parse import urlsplit
 
-SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
-"""ssh without prompts and with a short time limit."""
+SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15")
+"""ssh without prompts and with a short time limit. A machine that was unplugged is noticed within a minute."""
+_LONGEST = 1 << 20
+"""Bytes that ssh may write to a file: what the other machine writes to its standard error goes there."""
+
+
+def ssh_words(url: str) -> list[str]:
+    """The options of ssh that name a machine. url: ssh://[USER@]HOST[:PORT]. Raises ValueError for no such port."""
+    parts = urlsplit(url)
+    words = ["-l", parts.username] if parts.username else []
+    words += ["-p", str(parts.port)] if parts.port else []
+    return [*words, "--", str(parts.hostname)]
+
+
+def ssh_argv(url: str, command: str, options: Sequence[str] = (), via: str | None = None) -> list[str]:
+    """The ssh command that runs a shell command on a machine. url and via: as in `ssh_words`.
+
+    via: the machine that starts this ssh, with its names and keys. Raises ValueError.
+    """
+    argv = [*SSH, *options, *ssh_words(url), command]
+    return argv if via is None else ssh_argv(via, f"exec {shlex.join(argv)}")
+
+
+def start_ssh(words: Sequence[str], stdin: int, stdout: int, stderr: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start ssh in a session of its own, which Ctrl-C does not reach. stderr: a file. Raises OSError."""
+    process = subprocess.Popen(words, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True)
+    with contextlib.suppress(OSError):  # it has ended already
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (_LONGEST, _LONGEST))
+    return process
 
 
 class SshSocket:
     """Each connection to the socket is one `ssh HOST docker system dial-stdio`, as in the docker command."""
 
-    def __init__(self, host: str) -> None:
-        """host: ssh://[USER@]HOST[:PORT]."""
-        parts = urlsplit(host)
-        self._argv = [*SSH]
-        self._argv += ["-l", parts.username] if parts.username else []
-        self._argv += ["-p", str(parts.port)] if parts.port else []
-        self._argv += ["--", str(parts.hostname), "docker system dial-stdio"]
+    def __init__(self, host: str, via: str | None = None) -> None:
+        """host: ssh://[USER@]HOST[:PORT]. via: likewise, as in `ssh_argv`."""
+        self._argv = ssh_argv(host, "docker system dial-stdio", via=via)
         self._folder = Path(tempfile.mkdtemp(prefix="builder-ssh-"))
         self._log = self._folder / "ssh.log"
         self._listener = socket.socket(socket.AF_UNIX)
@@ -57,14 +84,8 @@ class SshSocket:
                 return
             with connection, self._log.open("ab") as log:
                 try:
-                    # In a session of its own: Ctrl-C must not end ssh before the containers are removed.
-                    process = subprocess.Popen(
-                        self._argv,
-                        stdin=connection.fileno(),
-                        stdout=connection.fileno(),
-                        stderr=log,
-                        start_new_session=True,
-                    )
+                    # Ctrl-C must not end ssh before the containers are removed.
+                    process = start_ssh(self._argv, connection.fileno(), connection.fileno(), log)
                 except OSError as error:
                     log.write(f"{self._argv[0]}: {error.strerror}\n".encode())
                 else:

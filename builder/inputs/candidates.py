@@ -45,7 +45,7 @@ def machine_hosts(kinds: Iterable[str]) -> Hosts:
     kinds = set(kinds)
     debian = kinds & {"deb", "source"}
     return Hosts(
-        indexes=machine.wheel_indexes() if "wheel" in kinds else (),
+        indexes=machine.wheel_indexes() if kinds & {"wheel", "source"} else (),
         debian=machine.deb_roots() if debian else (),
         snapshots=machine.deb_snapshots() if debian else (),
         github=machine.github_root(),

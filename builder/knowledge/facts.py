@@ -86,32 +86,40 @@ def facts() -> tuple[Fact, ...]:
     return load(Path(__file__).parent / "rules" / "facts.yaml", _Facts).root
 
 
+def _host_gb(s: Subject) -> float | None:
+    """What --gpu-memory-utilization leaves of the machine's memory."""
+    share = s.number("gpu-memory-utilization")
+    return None if share is None else round((1 - share) * s.machine_gb, 1)
+
+
+_READERS: dict[str, Callable[[Subject, str], Any]] = {
+    "flag": lambda s, name: s.flags.get(name),
+    "env": lambda s, name: s.env.get(name),
+    "spec": lambda s, name: s.speculation.get(name),
+    "layer": lambda s, name: name if name in s.layers else None,
+    "base": lambda s, name: getattr(s.base, name),
+    "serve": lambda s, name: getattr(s.recipe.serve, name),
+    "recipe": lambda s, name: getattr(s.recipe, name),
+}
+_KNOWN: dict[str, Callable[[Subject], Any]] = {
+    "model.family": lambda s: s.model_family,
+    "model.weights": lambda s: s.weights,
+    "model.moe": lambda s: s.moe,
+    "model.weight_gb": lambda s: s.model.memory_gb,
+    "machine.memory_gb": lambda s: s.machine_gb,
+    "machine.short": lambda s: s.machine_gb < s.recipe.memory_gb,
+    "host.memory_gb": _host_gb,
+    "nodes": lambda s: s.recipe.nodes,
+}
+
+
 def _value(s: Subject, subject: str) -> Any:
     """The value of a subject; None when it is not known or not given."""
     kind, _, name = subject.partition(".")
-    readers: dict[str, Callable[[str], Any]] = {
-        "flag": s.flags.get,
-        "env": s.env.get,
-        "spec": s.speculation.get,
-        "layer": lambda layer: layer if layer in s.layers else None,
-        "base": lambda field: getattr(s.base, field),
-        "serve": lambda field: getattr(s.recipe.serve, field),
-        "recipe": lambda field: getattr(s.recipe, field),
-    }
-    if kind in readers:
-        return readers[kind](name)
-    share = s.number("gpu-memory-utilization")
-    known = {
-        "model.family": s.model_family,
-        "model.weights": s.weights,
-        "model.moe": s.moe,
-        "model.weight_gb": s.model.memory_gb,
-        "machine.memory_gb": s.machine_gb,
-        "machine.short": s.machine_gb < s.recipe.memory_gb,
-        "host.memory_gb": None if share is None else round((1 - share) * s.machine_gb, 1),
-        "nodes": s.recipe.nodes,
-    }
-    return known[subject] if subject in known else getattr(s.model, name)
+    if reader := _READERS.get(kind):
+        return reader(s, name)
+    known = _KNOWN.get(subject)
+    return known(s) if known else getattr(s.model, name)
 
 
 def _passes(s: Subject, subject: str, expected: Expected) -> bool:

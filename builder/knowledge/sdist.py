@@ -24,7 +24,7 @@ def fetch_sdist(version: str, folder: Path, expected: str | None = None) -> Path
     NetworkError.
     """
     import requests
-    from pypi_simple import DigestMismatchError, PyPISimple
+    from pypi_simple import DigestMismatchError, NoSuchProjectError, PyPISimple
 
     path = folder / f"vllm-{version}.tar.gz"
     if expected and _is(path, expected):
@@ -49,7 +49,7 @@ def fetch_sdist(version: str, folder: Path, expected: str | None = None) -> Path
                 folder.mkdir(parents=True, exist_ok=True)
                 client.download_package(found, part, verify=True)
                 part.replace(path)
-    except (requests.RequestException, DigestMismatchError) as error:
+    except (requests.RequestException, DigestMismatchError, NoSuchProjectError) as error:
         what = f"cannot fetch vllm {version}: {type(error).__name__}"
         raise NetworkError(what, id="vllm-sdist-unreachable", where=redact(index)) from error
     finally:

@@ -17,6 +17,7 @@ from builder.errors import NetworkError, PinError, UsageError
 from builder.inputs.mirrors import deb822, redact, without_logins
 from builder.jsontext import first_problem
 from builder.model.lock import Deb, DebRequest
+from builder.versions import debian_version
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 """The archive's keys, from the package debian-archive-keyring of Debian and Ubuntu."""
@@ -42,11 +43,14 @@ Acquire::Retries "1";
 """
 
 
-def resolve_debs(request: DebRequest, roots: Sequence[str], *, keyring: Path = KEYRING) -> tuple[Deb, ...]:
-    """The packages that apt would install for `request` on an empty system, without recommended ones, sorted by name.
+def resolve_debs(
+    request: DebRequest, roots: Sequence[str], present: Sequence[Deb] = (), *, keyring: Path = KEYRING
+) -> tuple[Deb, ...]:
+    """The packages that apt would install for `request`, without recommended ones, sorted by name.
 
-    roots: addresses of archives; the first that answers is used. Raises UsageError without apt or keyring, PinError
-    when no root is known or apt cannot satisfy the request, NetworkError when no root answers.
+    roots: addresses of archives; the first that answers is used. present: packages that the target has already; their
+    versions stay as they are. Raises UsageError without apt or keyring, PinError when no root is known or apt cannot
+    satisfy the request, NetworkError when no root answers.
     """
     what = f"{request.suite} {request.architecture}"
     if not roots:
@@ -68,7 +72,7 @@ def resolve_debs(request: DebRequest, roots: Sequence[str], *, keyring: Path = K
             if update.status:
                 failures.append(f"{redact(root)}: {_last_line(update.errors)}")
                 continue
-            return _resolve(folder, request)
+            return _resolve(folder, request, present)
     raise NetworkError(f"cannot read the package lists of {what}", id="deb-lists-unreadable", cause="; ".join(failures))
 
 
@@ -82,8 +86,13 @@ def _prepare(folder: Path, request: DebRequest, root: str, keyring: Path) -> Non
     (folder / "apt.conf").write_text(_CONFIG.format(folder=folder, architecture=request.architecture))
 
 
-def _resolve(folder: Path, request: DebRequest) -> tuple[Deb, ...]:
-    result = _apt(folder, "apt-get", "-qq", "-y", "--print-uris", "install", "--", *request.packages)
+def _resolve(folder: Path, request: DebRequest, present: Sequence[Deb]) -> tuple[Deb, ...]:
+    if present:
+        shown = _apt(folder, "apt-cache", "show", "--", *sorted(deb.package for deb in present))
+        (folder / "status").write_text(installed(shown.text, present), "utf-8")
+    wanted = [package.partition(">=") for package in request.packages]
+    options = ("-y", "--no-upgrade", "--no-remove", "--print-uris")
+    result = _apt(folder, "apt-get", "-qq", *options, "install", "--", *(name for name, _, _ in wanted))
     if result.status:
         raise PinError(
             f"apt cannot satisfy the request for {request.suite} {request.architecture}",
@@ -91,9 +100,50 @@ def _resolve(folder: Path, request: DebRequest) -> tuple[Deb, ...]:
             cause=_last_line(result.errors),
             next="correct the packages in recipes/locks/requests.yaml",
         )
-    names = parse_uris(result.text)
+    have = {deb.package: deb.version for deb in present}
+    # apt may install the same version anew: it compares more than versions.
+    names = [(name, version) for name, version in parse_uris(result.text) if have.get(name) != version]
+    if changed := [(name, version) for name, version in names if name in have]:
+        name, version = changed[0]
+        raise PinError(
+            f"{', '.join(request.packages)} needs {name} {version}, and {', '.join(request.without or ())} has another",
+            id="deb-version-held",
+            cause=f"it holds {name} {have[name]}, which stays as it is",
+            next="choose other packages, or lock that section again",
+        )
+    have |= dict(names)
+    for name, _, oldest in wanted:
+        if oldest and (name not in have or debian_version(have[name]) < debian_version(oldest)):
+            raise PinError(
+                f"{name} {oldest} or newer is not in {request.suite}",
+                id="deb-version-too-old",
+                cause=f"it has {have.get(name) or 'no package of that name'}",
+                next="ask for an older version",
+            )
     shown = _apt(folder, "apt-cache", "show", "--no-all-versions", "--", *(f"{name}={ver}" for name, ver in names))
     return debs_of(shown.text, names)
+
+
+def installed(stanzas: str, present: Sequence[Deb]) -> str:
+    """A dpkg status file in which `present` is installed. stanzas: what the archive says of these names today.
+
+    What a package needs is left out: it is there, and an archive that has other versions by now would say it wrongly.
+    """
+    named: dict[str, dict[str, str]] = {}
+    exact: dict[tuple[str, str], dict[str, str]] = {}
+    for fields in deb822(stanzas):
+        named.setdefault(fields.get("Package", ""), fields)
+        exact.setdefault((fields.get("Package", ""), fields.get("Version", "")), fields)
+    paragraphs = []
+    for deb in present:
+        same = exact.get((deb.package, deb.version))
+        fields = same or named.get(deb.package, {})
+        kept = ("Multi-Arch", "Provides", "Conflicts", "Breaks") if same else ("Multi-Arch", "Provides")
+        lines = [f"Package: {deb.package}", "Status: install ok installed", "Maintainer: none"]
+        lines += [f"Architecture: {deb.architecture}", f"Version: {deb.version}", "Description: present"]
+        lines += [f"{name}: {' '.join(fields[name].split())}" for name in kept if name in fields]
+        paragraphs.append("\n".join(lines) + "\n")
+    return "\n".join(paragraphs)
 
 
 def parse_uris(text: str) -> list[tuple[str, str]]:

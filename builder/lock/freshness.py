@@ -8,7 +8,17 @@ from pathlib import Path
 from builder.errors import InvalidError
 from builder.lock.findings import Kind, Problem
 from builder.lock.seal import CHANGED, is_sealed, sealed, versions_digest
-from builder.model.lock import DebLock, DebRequest, LockRequests, LockSection, SourceLock, WheelLock, WheelRequest
+from builder.model.lock import (
+    Deb,
+    DebLock,
+    DebRequest,
+    LockRequests,
+    LockSection,
+    SourceLock,
+    Wheel,
+    WheelLock,
+    WheelRequest,
+)
 from builder.model.lockfile import load_requests, load_section
 
 REQUESTS = "requests.yaml"
@@ -51,7 +61,7 @@ def check(locks: Path, others: Sequence[Path] = ()) -> list[Problem]:
         except InvalidError as error:
             there[path.stem] = error
     beside = dict[str, LockSection | InvalidError | None](there)
-    needed = {name for wheels in requests.wheels.values() for name in wheels.without}
+    needed = {name for request in requested(requests).values() for name in request.without or ()}
     beside |= {name: existing(others, name) for name in sorted(needed - there.keys())}
     problems = []
     for name, request in requested(requests).items():
@@ -65,7 +75,7 @@ def check(locks: Path, others: Sequence[Path] = ()) -> list[Problem]:
         elif what := stale(section, request, beside):
             problems.append(Problem(kind, name, what, command))
         else:
-            for other in request.without if isinstance(request, WheelRequest) else ():
+            for other in request.without or ():
                 if what := _overlap(section, beside.get(other), other):
                     problems.append(Problem(kind, name, what, f"builder lock --update {name}"))
     for name in sorted(there.keys() - requested(requests).keys()):
@@ -76,8 +86,8 @@ def check(locks: Path, others: Sequence[Path] = ()) -> list[Problem]:
 
 def requested(requests: LockRequests) -> dict[str, DebRequest | WheelRequest]:
     """All requests by section name, each after the sections that it leaves out; sources have no section each."""
-    wheels = dict(sorted(requests.wheels.items(), key=lambda item: len(item[1].without) > 0))
-    return {**requests.debs, **wheels}
+    every: dict[str, DebRequest | WheelRequest] = {**requests.debs, **requests.wheels}
+    return dict(sorted(every.items(), key=lambda item: bool(item[1].without)))
 
 
 def stale(
@@ -91,19 +101,16 @@ def stale(
         return f"was resolved from another request: {', '.join(changed)} changed"
     if not is_sealed(section):
         return f"{section.name}.json {CHANGED}"
-    if isinstance(section, WheelLock):
-        for name in section.request.without:
-            other = others.get(name)
-            if isinstance(other, WheelLock) and section.beside.get(name) != versions_digest(other):
-                return f"was resolved beside another version of {name}"
+    for name in section.request.without or ():
+        other = others.get(name)
+        if isinstance(other, DebLock | WheelLock) and (section.beside or {}).get(name) != versions_digest(other):
+            return f"was resolved beside another version of {name}"
     return None
 
 
 def _overlap(section: LockSection, other: LockSection | InvalidError | None, name: str) -> str | None:
-    """A section leaves out the wheels of the section `name`: a wheel in both means that the other one changed."""
-    if not isinstance(section, WheelLock) or not isinstance(other, WheelLock):
-        return None
-    both = sorted({wheel.name for wheel in other.wheels} & {wheel.name for wheel in section.wheels})
+    """A section leaves out the packages of the section `name`: one in both means that the other section changed."""
+    both = sorted(entries(other).keys() & entries(section).keys())
     return f"holds {', '.join(both)}, which {name} has too" if both else None
 
 
@@ -124,6 +131,15 @@ def _sources(requests: LockRequests, section: LockSection | InvalidError | None)
         command = f"builder lock --update {name}" if what == UNREQUESTED else f"builder lock {name}/{version}"
         problems.append(Problem("sources", f"{name}/{version}", what, command))
     return problems
+
+
+def entries(section: LockSection | InvalidError | None) -> dict[str, Deb | Wheel]:
+    """The packages of a section by name; none for sources and without a section."""
+    if isinstance(section, DebLock):
+        return {deb.package: deb for deb in section.packages}
+    if isinstance(section, WheelLock):
+        return {wheel.name: wheel for wheel in section.wheels}
+    return {}
 
 
 def locked_sources(locks: Path) -> SourceLock:
@@ -151,7 +167,9 @@ def stale_sources(requests: LockRequests, section: SourceLock) -> dict[SourceKey
             source = there.get((name, version))
             if source is None:
                 found[name, version] = "is not locked yet"
-            elif (source.file, source.mirrors) != (archive_name(name, version), request.mirrors_of(version)):
+            elif source.mirrors != request.mirrors_of(version) or (
+                request.index is None and source.file != archive_name(name, version)
+            ):
                 found[name, version] = "was locked from another request: its mirrors changed"
             elif not intact:
                 found[name, version] = f"sources.json {CHANGED}"
@@ -162,5 +180,5 @@ def stale_sources(requests: LockRequests, section: SourceLock) -> dict[SourceKey
 
 
 def archive_name(name: str, version: str) -> str:
-    """The file name of a source's archive."""
+    """The file name of the archive of a source in git."""
     return f"{name}-{version}.tar.gz"

@@ -34,22 +34,30 @@ LOCAL_VARIABLES = (
 )
 """Variables that a surrounding git (a hook) sets for its own repository."""
 
-_GONE = ("couldn't find remote ref", "not found", "does not exist", "does not appear to be a git repository")
+_GONE = (
+    "couldn't find remote ref",
+    "not our ref",
+    "not found",
+    "does not exist",
+    "does not appear to be a git repository",
+)
 
 
 def read_tag(address: str, tag: str, folder: Path, cancel: Event) -> tuple[str, str]:
     """The commit that a tag names (an annotated tag is followed), and the id of its tree.
 
-    address: of the repository. folder: a new one, for git. cancel: ends git. Raises UsageError without git, PinError
-    when there is no such repository or tag, or the tag names no commit, NetworkError when nothing answers.
+    tag: or a whole commit, 40 digits. address: of the repository. folder: a new one, for git. cancel: ends git. Raises
+    UsageError without git, PinError when there is no such repository or tag, or the tag names no commit, NetworkError
+    when nothing answers.
     """
     ref = f"refs/tags/{tag}"
+    wanted = tag if re.fullmatch(r"[0-9a-f]{40}", tag) else ref
     git = partial(_git, folder, cancel)
     git("init", "--quiet", "--bare")
-    done = git("fetch", "--quiet", "--no-tags", "--depth=1", "--", address, f"{ref}:{ref}")
+    done = git("fetch", "--quiet", "--no-tags", "--depth=1", "--", address, f"{wanted}:{ref}")
     if done.status and "dumb http" in done.errors:
         # A plain file server cannot serve a shallow fetch.
-        done = git("fetch", "--quiet", "--no-tags", "--", address, f"{ref}:{ref}")
+        done = git("fetch", "--quiet", "--no-tags", "--", address, f"{wanted}:{ref}")
     if done.status:
         raise _fetch_error(address, tag, done.errors)
     commit = git("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}").text.strip()

@@ -7,7 +7,7 @@ from typing import TypeVar
 from builder.model.base import Pin
 from builder.model.canonical import fingerprint
 from builder.model.common import Strict
-from builder.model.lock import LockSection, WheelLock
+from builder.model.lock import DebLock, LockSection, WheelLock
 
 CHANGED = "was changed since it was resolved, by hand or by a merge"
 
@@ -24,8 +24,10 @@ def is_sealed(section: LockSection) -> bool:
     return section.seal == _seal(section)
 
 
-def versions_digest(section: WheelLock) -> str:
-    """A hash of names and versions. Sections that leave out these wheels record it in `beside`."""
+def versions_digest(section: DebLock | WheelLock) -> str:
+    """A hash of names and versions. Sections that leave out these packages record it in `beside`."""
+    if isinstance(section, DebLock):
+        return fingerprint([[deb.package, deb.version] for deb in section.packages])
     return fingerprint([[wheel.name, wheel.version] for wheel in section.wheels])
 
 

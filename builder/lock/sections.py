@@ -10,13 +10,23 @@ from builder.errors import BuilderError, InvalidError, PinError, UsageError
 from builder.inputs import hosts
 from builder.lock.debs import resolve_debs
 from builder.lock.findings import Change, Kind, LockReport, problem
-from builder.lock.freshness import REQUESTS, existing, requested, stale
+from builder.lock.freshness import REQUESTS, entries, existing, requested, stale
 from builder.lock.seal import is_sealed, sealed, versions_digest
 from builder.lock.selection import LockContext
 from builder.lock.wheels import resolve_wheels
-from builder.model.lock import Deb, DebLock, DebRequest, LockRequests, LockSection, Wheel, WheelLock, WheelRequest
+from builder.model.lock import (
+    Deb,
+    DebLock,
+    DebRequest,
+    LockRequests,
+    LockSection,
+    SourceLock,
+    Wheel,
+    WheelLock,
+    WheelRequest,
+)
 from builder.model.lockfile import write_section
-from builder.project import closest
+from builder.text import closest
 
 Request = DebRequest | WheelRequest
 
@@ -27,15 +37,22 @@ def resolve(name: str, request: Request, folders: Sequence[Path]) -> LockSection
     folders: where the sections are that it leaves out.
     """
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    if isinstance(request, DebRequest):
-        return DebLock(name=name, locked=now, request=request, packages=resolve_debs(request, hosts.deb_roots()))
-    present: list[Wheel] = []
-    for other in request.without:
-        section = existing(folders, other)
+    where = str(folders[0] / f"{name}.json")
+    without = {other: existing(folders, other) for other in request.without or ()}
+    for section in without.values():
         if isinstance(section, InvalidError):
             raise section
+    if isinstance(request, DebRequest):
+        debs: list[Deb] = []
+        for other, section in without.items():
+            if not isinstance(section, DebLock):
+                raise InvalidError(f"{other} holds no Debian packages", id="lock-section-not-debs", where=where)
+            debs += section.packages
+        packages = resolve_debs(request, hosts.deb_roots(), debs)
+        return DebLock(name=name, locked=now, request=request, packages=packages)
+    present: list[Wheel] = []
+    for other, section in without.items():
         if not isinstance(section, WheelLock):
-            where = str(folders[0] / f"{name}.json")
             raise InvalidError(f"{other} holds no wheels", id="lock-section-not-wheels", where=where)
         present += section.wheels
     wheels = resolve_wheels(request, present, hosts.wheel_indexes()[0])
@@ -58,7 +75,7 @@ def update_sections(
         request = requested(requests)[name]
         found = existing([locks], name)
         old = None if isinstance(found, InvalidError) else found
-        without = {other: existing(context.folders, other) for other in getattr(request, "without", ())}
+        without = {other: existing(context.folders, other) for other in request.without or ()}
         if not context.update and old is not None and stale(old, request, without) is None:
             continue
         context.say(f"resolving {name}")
@@ -73,8 +90,10 @@ def update_sections(
         changes = _changes(old, new)
         if old is not None and not changes and is_sealed(old):
             new = new.model_copy(update={"locked": old.locked})
-        if isinstance(new, WheelLock):
-            beside = {other: versions_digest(there) for other, there in without.items() if isinstance(there, WheelLock)}
+        beside = {
+            other: versions_digest(there) for other, there in without.items() if isinstance(there, DebLock | WheelLock)
+        }
+        if beside:
             new = new.model_copy(update={"beside": beside})
         new = sealed(new)
         if old != new:
@@ -96,7 +115,7 @@ def select(requests: LockRequests, names: Sequence[str]) -> list[str]:
                 cause=closest(name, known),
             )
     wanted = set(names) or set(known)
-    wanted |= {name for name, request in requests.wheels.items() if wanted & set(request.without)}
+    wanted |= {name for name, request in known.items() if wanted & set(request.without or ())}
     return [name for name in known if name in wanted]
 
 
@@ -112,10 +131,6 @@ def _changes(old: LockSection | None, new: LockSection) -> list[Change]:
 
 
 def _entries(section: LockSection | None) -> dict[str, Deb | Wheel]:
-    if isinstance(section, DebLock):
-        return {deb.package: deb for deb in section.packages}
-    if isinstance(section, WheelLock):
-        return {wheel.name: wheel for wheel in section.wheels}
-    if section is not None:
+    if isinstance(section, SourceLock):
         raise PinError(f"{section.name} holds sources, not packages", id="lock-section-not-packages")
-    return {}
+    return entries(section)

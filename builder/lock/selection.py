@@ -13,7 +13,8 @@ from builder.lock.freshness import REQUESTS, requested
 from builder.model.base import Base
 from builder.model.lock import LockRequests, SourceLock
 from builder.model.lockfile import load_requests
-from builder.project import Project, closest
+from builder.project import Project
+from builder.text import closest
 
 GROUPS = ("bases", "sections", "sources")
 

@@ -1,4 +1,5 @@
-"""Locks source archives: the tag's commit and tree from git, and the same archive from every mirror."""
+"""Locks source archives: the tag's commit and tree from git, and the same archive from every mirror; or the source
+distribution of a project in a package index."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from builder.digest import Digest
 from builder.errors import BuilderError, NetworkError, PinError, UsageError
 from builder.inputs.candidates import Hosts, candidates, file_address, machine_hosts
 from builder.inputs.fetch import new_session
+from builder.inputs.index import project_files
 from builder.inputs.mirrors import redact
 from builder.inputs.transfer import CHUNK, TIMEOUT, Reason, TransferError, check_status, transfer_errors
 from builder.lock.findings import Change
@@ -29,6 +31,7 @@ from builder.parallel import each
 
 if TYPE_CHECKING:
     import requests
+    from pypi_simple import DistributionPackage
 
 _LIMIT = 2 << 30
 """Bytes; a larger archive is refused."""
@@ -81,6 +84,8 @@ def _look_up(
 ) -> Source:
     name, version = wanted
     where = f"{name}/{version}"
+    if request.index is not None:
+        return _source_distribution(name, version, request, hosts, folder)
     commit, tree = read_tag(f"{hosts.github}/{request.github}.git", request.tag_of(version), folder / "git", cancel)
     mirrors = request.mirrors_of(version)
     path = folder / archive_name(name, version)
@@ -117,6 +122,44 @@ def _look_up(
             next="do not use the archive until you know the reason",
         )
     return found
+
+
+def _source_distribution(name: str, version: str, request: SourceRequest, hosts: Hosts, folder: Path) -> Source:
+    """The sdist of a version, from the first package index that lists it; downloaded, and compared with the index."""
+    assert request.index is not None
+    failures = []
+    with new_session() as session:
+        for index in hosts.indexes:
+            try:
+                found = sdist_of(project_files(session, index, request.index), version)
+                answer = _download(session, found.url, folder / found.filename)
+            except TransferError as failed:
+                failures.append((failed.reason, f"{redact(index)}: {failed}"))
+                continue
+            if (found.digests or {}).get("sha256", answer.sha256) != answer.sha256:
+                raise PinError(
+                    f"{name}/{version}: {found.filename} is not the file that the package index lists",
+                    id="source-distribution-differs",
+                    cause=f"the index lists sha256:{found.digests['sha256']}, the file has sha256:{answer.sha256}",
+                )
+            mirrors = request.mirrors_of(version)
+            return Source(
+                name=name, version=version, file=found.filename, sha256=answer.sha256, size=answer.size, mirrors=mirrors
+            )
+    cause = "; ".join(text for _, text in failures) or "this machine knows no package index"
+    if failures and all(reason is Reason.GONE for reason, _ in failures):
+        raise PinError(f"{name}/{version}: no package index has its sdist", id="source-archive-gone", cause=cause)
+    raise NetworkError(f"{name}/{version}: no mirror serves its archive", id="source-archive-unreachable", cause=cause)
+
+
+def sdist_of(files: Sequence[DistributionPackage], version: str) -> DistributionPackage:
+    """The .tar.gz of a version among a project's files. Raises TransferError when there is none, or it is withdrawn."""
+    for file in files:
+        if file.package_type == "sdist" and file.version == version and file.filename.endswith(".tar.gz"):
+            if file.is_yanked:
+                raise TransferError(Reason.GONE, f"{file.filename} was withdrawn by its publisher")
+            return file
+    raise TransferError(Reason.GONE, f"the index lists no sdist (.tar.gz) of {version}")
 
 
 def _answers(item: Input, hosts: Hosts, path: Path) -> list[Answer]:
@@ -204,4 +247,6 @@ def _field(source: Source | None, field: str) -> str | None:
     if source is None:
         return None
     value = getattr(source, field)
+    if value is None:
+        return None
     return str(value) if field != "mirrors" else ", ".join(f"{mirror.kind}:{mirror.path}" for mirror in value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 from pydantic import ValidationError
+from uv import find_uv_bin
 
 from builder.engine.process import output
 from builder.errors import InvalidError, NetworkError, PinError, UsageError
@@ -121,12 +121,11 @@ def parse_pins(text: str) -> Iterator[tuple[str, Version]]:
 
 
 def uv_program() -> str:
-    """The path of uv: beside the interpreter, else on PATH. Raises UsageError."""
-    beside = Path(sys.executable).with_name("uv")
-    found = str(beside) if beside.exists() else shutil.which("uv")
-    if not found:
-        raise UsageError("uv is missing; it resolves wheels", id="uv-missing", next="pip install uv")
-    return found
+    """The path of the uv that is installed with this package. Raises UsageError."""
+    try:
+        return find_uv_bin()
+    except FileNotFoundError:
+        raise UsageError("uv is missing; it resolves wheels", id="uv-missing", next="pip install uv") from None
 
 
 def target_tags(python: str, platform: str) -> list[Tag]:

@@ -59,6 +59,13 @@ def parse_backend(text: str) -> Backend:
     is_host = slash and first not in (".", "..", "~") and (any(mark in first for mark in ".:[") or first == "localhost")
     if is_host and is_registry(first.lower()):
         return RegistryBackend(text)
+    if is_host or "://" in text:
+        raise UsageError(
+            f"not a mirror: {text[:200]!a}",
+            id="mirror-name-invalid",
+            cause="it is neither a folder nor REGISTRY/REPOSITORY",
+            next="write HOST:PORT/REPOSITORY without http://; a folder of this name: ./DIR",
+        )
     if not text:
         raise UsageError(
             "the name of the mirror is empty", id="mirror-name-empty", next="name a folder or REGISTRY/REPOSITORY"

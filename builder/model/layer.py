@@ -121,11 +121,39 @@ class WheelGroup(Strict):
     into: Template | None = None
 
 
+class PackageGroup(Strict):
+    """Debian packages of a lock section whose files the steps of a Dockerfile read. only: their names."""
+
+    lock: Template
+    only: Annotated[tuple[Template, ...], Field(min_length=1)]
+
+
+class Patch(Strict):
+    """Files of a source that are laid over an installed distribution, whose RECORD then lists them.
+
+    lock, distribution, version: the wheel that the base installs, which must have exactly this version. source:
+    NAME/VERSION. folder: the folder of the source that the package lies in, or empty. files: `params.NAME`, a parameter
+    with the paths of the files, as they are installed.
+    """
+
+    lock: Template
+    distribution: Template
+    version: Template
+    source: Template
+    folder: Template = ""
+    files: Annotated[str, Field(pattern=r"^params\.[a-z][a-z0-9_]{0,31}$")]
+
+
 class Inputs(Strict):
-    """Locked inputs. debs: a section that becomes a root. sources: NAME/VERSION. toolchain: the compile root."""
+    """Locked inputs. debs: a section that becomes a root, or is laid over one. sources: NAME/VERSION.
+
+    toolchain: the compile root.
+    """
 
     debs: Template | None = None
     wheels: tuple[WheelGroup, ...] = ()
+    packages: tuple[PackageGroup, ...] = ()
+    patches: tuple[Patch, ...] = ()
     sources: tuple[Template, ...] = ()
     toolchain: Boolean = False
 
@@ -198,13 +226,16 @@ class Layer(Strict):
 
     @model_validator(mode="after")
     def _producer_fits(self) -> Layer:
-        has_content = bool(self.files or self.inputs.debs or self.inputs.wheels)
-        if self.producer == "config" and (has_content or self.inputs.sources or self.inputs.toolchain):
+        has_content = bool(self.files or self.inputs.debs or self.inputs.wheels or self.inputs.patches)
+        steps = bool(self.inputs.sources or self.inputs.toolchain or self.inputs.packages)
+        if self.producer == "config" and (has_content or steps):
             raise ValueError("a config layer adds no file")
-        if self.producer == "files" and (self.inputs.sources or self.inputs.toolchain):
-            raise ValueError("only a dockerfile layer can use sources or the toolchain")
+        if self.producer == "files" and steps:
+            raise ValueError("only a dockerfile layer can use sources, packages or the toolchain")
+        if self.producer == "dockerfile" and self.inputs.patches:
+            raise ValueError("only a files layer lays patches over a distribution")
         if self.producer == "files" and not has_content:
-            raise ValueError("a files layer needs debs, wheels or files")
+            raise ValueError("a files layer needs debs, wheels, patches or files")
         if self.root and self.inputs.debs is None:
             raise ValueError("a root layer is made of Debian packages")
         return self
@@ -220,7 +251,8 @@ class Layer(Strict):
                 raise ValueError(f"a condition tests params.{name}, but the layer has no parameter {name!r}")
             if self.parameters[name].value(expected) != expected:
                 raise ValueError(f"a condition compares params.{name} with {expected!r}, which is no value of it")
-        for group in self.inputs.wheels:
-            if isinstance(group.only, str) and group.only.removeprefix("params.") not in self.parameters:
-                raise ValueError(f"only: the layer has no parameter {group.only.removeprefix('params.')!r}")
+        lists = [group.only for group in self.inputs.wheels] + [patch.files for patch in self.inputs.patches]
+        for each in lists:
+            if isinstance(each, str) and each.removeprefix("params.") not in self.parameters:
+                raise ValueError(f"only, files: the layer has no parameter {each.removeprefix('params.')!r}")
         return self

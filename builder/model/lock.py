@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -33,6 +34,8 @@ AptName = Annotated[str, Field(pattern=r"^[A-Za-z0-9?~(][^\x00-\x1f\x7f]*$", max
 
 Architecture = Literal["amd64", "arm64"]
 
+_COMMIT = r"[0-9a-f]{40}"
+
 Seal = Sha256 | None
 """A hash over all other fields of a section, written by `builder lock` (`builder.lock.seal`)."""
 
@@ -54,7 +57,9 @@ class DebRequest(Strict):
     suite: Name
     architecture: Architecture
     packages: tuple[AptName, ...]
-    """apt package names or patterns, as given to `apt-get install`."""
+    """apt package names or patterns, as given to `apt-get install`; NAME>=VERSION is a name and its oldest version."""
+    without: tuple[Name, ...] | None = None
+    """Sections whose packages the target already holds, in these versions: they are left out of the result."""
 
 
 class DebLock(Strict):
@@ -64,6 +69,8 @@ class DebLock(Strict):
     name: Name
     locked: Timestamp
     request: DebRequest
+    beside: dict[Name, Sha256] | None = None
+    """For each section in the request's `without`: a digest of the packages that it held at that time."""
     packages: tuple[Deb, ...]
     seal: Seal = None
 
@@ -130,32 +137,36 @@ class WheelLock(Strict):
 class SourceMirror(Strict):
     """A location of a source archive; every mirror of a source serves the same bytes."""
 
-    kind: Literal["debian", "github"]
+    kind: Literal["debian", "github", "index"]
     path: RelativePath
-    """debian: path in the archive. github: OWNER/REPO/archive/refs/tags/TAG.tar.gz"""
+    """debian: path in the archive. github: OWNER/REPO/archive/refs/tags/TAG.tar.gz. index: a project's name"""
 
 
 class Source(Strict):
-    """A source archive and its git commit and tree."""
+    """A source archive. commit and tree: in git; a source distribution of a package index has none."""
 
     name: Name
     version: Version
     file: FileName
     sha256: Sha256
     size: Size
-    commit: Commit
-    tree: Commit
+    commit: Commit | None = None
+    tree: Commit | None = None
     mirrors: Annotated[tuple[SourceMirror, ...], Field(min_length=1)]
 
 
 class SourceRequest(Strict):
-    """The versions of a source to lock, and their locations.
+    """The versions of a source to lock, and their locations: either a repository or a project in a package index.
 
-    github: OWNER/REPO. tag: the pattern of its tags, with {version} once. debian: the archive's path in Debian, for the
-    versions that Debian has.
+    github: OWNER/REPO. tag: the pattern of its tags, with {version} once; a version that is a commit (40 digits) is
+    that commit. debian: the archive's path in Debian, for the versions that Debian has. index: the project whose source
+    distributions (sdists) are locked.
     """
 
-    github: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}/[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+    github: Annotated[
+        str | None, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}/[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    ] = None
+    index: Name | None = None
     tag: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]*\{version\}[A-Za-z0-9._-]*$")] = "v{version}"
     versions: tuple[Version, ...]
     debian: dict[Version, RelativePath] = {}
@@ -166,16 +177,23 @@ class SourceRequest(Strict):
             raise ValueError("a version is listed twice")
         if unknown := sorted(set(self.debian) - set(self.versions)):
             raise ValueError(f"debian lists {unknown[0]}, which is not in versions")
+        if (self.github is None) == (self.index is None):
+            raise ValueError("needs exactly one of github and index")
+        if self.index is not None and (self.debian or self.tag != "v{version}"):
+            raise ValueError("a project in a package index has neither tags nor Debian archives")
         return self
 
     def tag_of(self, version: str) -> str:
-        """The tag of a version."""
-        return self.tag.replace("{version}", version)
+        """The tag of a version, or the commit that the version is."""
+        return version if re.fullmatch(_COMMIT, version) else self.tag.replace("{version}", version)
 
     def mirrors_of(self, version: str) -> tuple[SourceMirror, ...]:
         """The mirrors of a version's archive, in the order in which they are tried."""
+        if self.index is not None:
+            return (SourceMirror(kind="index", path=self.index),)
         found = [SourceMirror(kind="debian", path=self.debian[version])] if version in self.debian else []
-        path = f"{self.github}/archive/refs/tags/{self.tag_of(version)}.tar.gz"
+        named = version if re.fullmatch(_COMMIT, version) else f"refs/tags/{self.tag_of(version)}"
+        path = f"{self.github}/archive/{named}.tar.gz"
         return (*found, SourceMirror(kind="github", path=path))
 
 

@@ -6,14 +6,23 @@ A section has one entry per line, so that a change of one package is a change of
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from builder.atomic import write_file
 from builder.errors import InvalidError
 from builder.jsontext import parse_json
-from builder.model.lock import DebLock, LockRequests, LockSection, SourceLock, WheelLock
+from builder.model.lock import (
+    DebLock,
+    DebRequest,
+    LockRequests,
+    LockSection,
+    Source,
+    SourceLock,
+    WheelLock,
+    WheelRequest,
+)
 from builder.model.textfile import check_name, read_text
 from builder.model.yamlfile import build, parse_yaml
 
@@ -57,17 +66,19 @@ def load_requests(path: Path, elsewhere: Collection[str] = ()) -> LockRequests:
     if isinstance(data, dict):
         data = {key: value for key, value in data.items() if not str(key).startswith("x-")}
     requests = build(data, LockRequests, where=str(path), text=text)
-    for name, request in requests.wheels.items():
-        for other in request.without:
-            if other == name or (other not in requests.wheels and other not in elsewhere):
+    every: dict[str, DebRequest | WheelRequest] = {**requests.debs, **requests.wheels}
+    for name, request in every.items():
+        kind = "debs" if isinstance(request, DebRequest) else "wheels"
+        for other in request.without or ():
+            if other == name or (other not in getattr(requests, kind) and other not in elsewhere):
                 raise InvalidError(
-                    f"wheels.{name}.without: there is no other section {other!r}",
+                    f"{kind}.{name}.without: there is no other section {other!r}",
                     id="request-without-unknown",
                     where=str(path),
                 )
-            if other in requests.wheels and requests.wheels[other].without:
+            if other in every and every[other].without:
                 raise InvalidError(
-                    f"wheels.{name}.without: {other!r} has `without` itself",
+                    f"{kind}.{name}.without: {other!r} has `without` itself",
                     id="request-without-nested",
                     where=str(path),
                 )
@@ -88,6 +99,20 @@ def load_requests(path: Path, elsewhere: Collection[str] = ()) -> LockRequests:
 
 def _not_json(reason: str, where: str) -> InvalidError:
     return InvalidError(f"not valid JSON: {reason}", id="json-invalid", where=where)
+
+
+def load_sources(folders: Sequence[Path]) -> dict[tuple[str, str], tuple[Source, str]]:
+    """The sources by name and version, each with the date of its section; of two, that in the first folder.
+
+    Raises InvalidError.
+    """
+    found: dict[tuple[str, str], tuple[Source, str]] = {}
+    for path in (folder / "sources.json" for folder in folders):
+        section = load_section(path) if path.is_file() else None
+        for source in section.sources if isinstance(section, SourceLock) else ():
+            assert section is not None
+            found.setdefault((source.name, source.version), (source, section.locked))
+    return found
 
 
 def section_text(section: LockSection) -> str:

@@ -28,6 +28,11 @@ def is_repository(text: str) -> bool:
     return len(text) <= 255 and _REPOSITORY.fullmatch(text) is not None
 
 
+def is_tag(text: str) -> bool:
+    """Whether `text` is a tag."""
+    return _TAG.fullmatch(text) is not None
+
+
 @dataclass(frozen=True)
 class Reference:
     """An image in a registry. Invalid parts raise UsageError in the constructor."""
@@ -42,7 +47,7 @@ class Reference:
             raise _invalid(self.registry, "the registry is not HOST or HOST:PORT")
         if not is_repository(self.repository):
             raise _invalid(self.repository, "a repository is lower-case letters, digits and single . _ - between them")
-        if self.tag is not None and not _TAG.fullmatch(self.tag):
+        if self.tag is not None and not is_tag(self.tag):
             raise _invalid(self.tag, "a tag is up to 128 letters, digits, . _ or -")
 
     @classmethod
@@ -62,11 +67,16 @@ class Reference:
             registry = DOCKER_HUB
         if registry == DOCKER_HUB and repository and "/" not in repository:
             repository = f"library/{repository}"
-        found = cls(registry, repository, tag if colon else None)
+        try:
+            found = cls(registry, repository, tag if colon else None)
+        except UsageError as error:
+            if "://" in text:
+                raise _invalid(text, "it is a URL") from None
+            raise error.replaced(what=_invalid(text, "").what) from None
         if not at:
             return found
         if not is_digest(digest):
-            raise _invalid(digest, "a digest is sha256: and 64 hexadecimal digits")
+            raise _invalid(text, "a digest is sha256: and 64 hexadecimal digits")
         return found.at(Digest(digest))
 
     @property

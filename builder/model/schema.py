@@ -16,8 +16,12 @@ from builder.model.base import Base
 from builder.model.layer import Layer
 from builder.model.lock import LockRequests, LockSection
 from builder.model.recipe import Profile, Recipe
+from builder.model.yamlfile import parse_yaml
 
 FOLDER = Path(__file__).resolve().parents[1] / "schemas"
+
+DESCRIPTIONS = Path(__file__).with_name("descriptions.yaml")
+_LIKE = {"LayerCheck": "Check", "Family": "Base"}
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -42,7 +46,22 @@ def schemas() -> dict[str, dict[str, Any]]:
     found["requests"]["patternProperties"] = {"^x-": {}}
     section: TypeAdapter[LockSection] = TypeAdapter(LockSection)
     found["lock"] = {"title": "LockSection", **_finished(section.json_schema())}
+    texts = parse_yaml(DESCRIPTIONS.read_text("utf-8"), str(DESCRIPTIONS))
+    for schema in found.values():
+        _describe(schema, texts)
     return found
+
+
+def _describe(node: Any, texts: dict[str, dict[str, str]]) -> None:
+    """Give every property of a schema its description."""
+    for item in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        _describe(item, texts)
+    if isinstance(node, dict) and isinstance(node.get("properties"), dict):
+        model = str(node.get("title"))
+        own = {**texts["any"], **texts.get(_LIKE.get(model, model), {})}
+        for key, value in node["properties"].items():
+            if isinstance(value, dict):
+                value["description"] = own[key]
 
 
 def text(schema: dict[str, Any]) -> str:

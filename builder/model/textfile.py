@@ -70,6 +70,9 @@ def _paths(folder: Path) -> list[Path]:
         here = pending.pop()
         try:
             for path in here.iterdir():
+                # pip compiles the Python files of an installed layer, with their dates: they are no part of the layer.
+                if path.name == "__pycache__":
+                    continue
                 (pending if path.is_dir() and not path.is_symlink() else found).append(path)
                 if len(found) + len(pending) > _MOST_FILES:
                     raise _too_large(folder)
@@ -102,7 +105,12 @@ def decode(data: bytes, where: str) -> str:
 
 def unreadable(path: Path, error: OSError) -> InvalidError:
     """The error for a file that the operating system cannot read."""
-    return InvalidError(f"cannot read: {error.strerror}", id="file-unreadable", where=str(path))
+    return InvalidError(
+        f"cannot read: {error.strerror}",
+        id="file-unreadable",
+        where=str(path),
+        next="name a regular file that you may read",
+    )
 
 
 def check_name(name: str, expected: str, where: str) -> None:

@@ -7,16 +7,20 @@ from the extended recipe.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from builder.errors import InvalidError, UsageError
 from builder.model.recipe import Profile, Recipe
+from builder.text import closest
 
 _WHOLE = ("flags", "env", "rules")
 _OWN = ("name", "title", "extends", "speed")
 _MOST_EXTENDED = 20
 DEFAULT = "default"
+AND = "+"
+"""Between the names of several profiles; no name has it."""
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,19 +69,57 @@ def extended(name: str, read: Callable[[str], Mapping[str, Any]], seen: tuple[st
 
 
 def with_profile(recipe: Recipe, profile: str | None, shared: Mapping[str, Profile] | None = None) -> Recipe:
-    """The recipe with the profile merged over it. shared: profiles that every recipe has. Raises UsageError."""
-    if profile is None or (profile == DEFAULT and DEFAULT not in recipe.profiles):
-        return recipe
+    """The recipe with a profile merged over it, or several, joined by `+`. shared: profiles that every recipe has.
+
+    Raises UsageError for an unknown profile, and for two that set one key to different values.
+    """
     known = {**(shared or {}), **recipe.profiles}
-    if profile not in known:
+    names = sorted({*(profile or DEFAULT).split(AND)} - ({DEFAULT} - known.keys()))
+    if not names:
+        return recipe
+    data = recipe.model_dump(exclude_unset=True)
+    done: dict[tuple[str, ...], tuple[str, Any]] = {}
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"recipe {recipe.name} has no profile {name!r}",
+                id="profile-unknown",
+                cause=closest(name, known) or f"its profiles: {', '.join([DEFAULT, *known])}",
+                next=f"builder show {recipe.name}",
+            )
+        above = known[name].model_dump(exclude_unset=True)
+        for key in ("title", "speed") if len(names) > 1 else ("title",):
+            # What one of them was measured to do says nothing about several.
+            above.pop(key, None)
+        above["notes"] = (*data.get("notes", ()), *above.get("notes", ()))
+        for path, value in _settings(above):
+            _refuse_contradiction(done, path, name, value)
+        data = merge(data, above)
+    return Recipe.model_validate(data)
+
+
+def _settings(data: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Each key that a profile sets, as a path, with its value; `notes` add up, and `rules` only give reasons."""
+    for key, value in data.items():
+        here = (*path, key)
+        if here[0] in ("notes", "rules"):
+            continue
+        if isinstance(value, Mapping) and path[-1:] not in [(each,) for each in _WHOLE]:
+            yield from _settings(value, here)
+        else:
+            yield here, value
+
+
+def _refuse_contradiction(
+    done: dict[tuple[str, ...], tuple[str, Any]], path: tuple[str, ...], name: str, value: Any
+) -> None:
+    """Note what profile `name` sets. Raises UsageError when an earlier one sets the same key to another value."""
+    other, before = done.setdefault(path, (name, value))
+    if before != value:
+        first, second = (json.dumps(each, ensure_ascii=False, default=str) for each in (before, value))
         raise UsageError(
-            f"recipe {recipe.name} has no profile {profile!r}",
-            id="profile-unknown",
-            cause=f"its profiles: {', '.join([DEFAULT, *known])}",
-            next=f"builder show {recipe.name}",
+            f"profiles {other} and {name} contradict each other",
+            id="profiles-contradict",
+            cause=f"{'.'.join(path)} is {first} in {other}, and {second} in {name}",
+            next="name one of them",
         )
-    below = recipe.model_dump(exclude_unset=True)
-    above = known[profile].model_dump(exclude_unset=True)
-    above.pop("title")
-    above["notes"] = (*recipe.notes, *above.get("notes", ()))
-    return Recipe.model_validate(merge(below, above))

@@ -70,15 +70,7 @@ def prepare(folder: Path, option: str = "--output oci:DIR") -> None:
     A new folder gets the file oci-layout first, so that an interrupted run leaves what the next run accepts.
     option: the option or command that names the folder, for error messages.
     """
-    if folder.exists() and not folder.is_dir():
-        raise UsageError("is a file, not a folder", id="layout-is-file", where=str(folder))
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / "oci-layout").exists():
-        raise UsageError(
-            "is not empty and not an OCI layout",
-            id="layout-folder-occupied",
-            where=str(folder),
-            next=f"name a new folder: {option}",
-        )
+    check_folder(folder, option)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # "x" creates a new file only. No reader takes the folder for an image: it has no index yet.
@@ -90,6 +82,19 @@ def prepare(folder: Path, option: str = "--output oci:DIR") -> None:
             write_file(marker, _MARKER)  # of a run that was killed between the two steps above
     except OSError as error:
         raise disk_error(error, folder, option.rpartition(" ")[2]) from error
+
+
+def check_folder(folder: Path, option: str = "--output oci:DIR") -> None:
+    """Raises UsageError for a folder that cannot become a layout. option: as in `prepare`."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError("is a file, not a folder", id="layout-is-file", where=str(folder), next="name a new folder")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "oci-layout").exists():
+        raise UsageError(
+            "is not empty and not an OCI layout",
+            id="layout-folder-occupied",
+            where=str(folder),
+            next=f"name a new folder: {option}",
+        )
 
 
 @contextlib.contextmanager

@@ -199,8 +199,8 @@ def _normal(os: str = "", architecture: str = "", variant: str = "", *_: str) ->
     # As containerd: arm64 is also aarch64 and arm64/v8, arm is arm/v7, and no operating system is the machine's.
     architecture = {"aarch64": "arm64"}.get(architecture.lower(), architecture.lower())
     usual = {"arm64": "v8", "arm": "v7"}.get(architecture, "")
-    number = variant.lower().removeprefix("v")
-    return os.lower() or "linux", architecture, f"v{number}" if number else usual
+    variant = variant.lower()
+    return os.lower() or "linux", architecture, (f"v{variant}" if variant.isdecimal() else variant) or usual
 
 
 def _descriptor(value: dict[str, Any]) -> Descriptor:

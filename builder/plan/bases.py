@@ -8,7 +8,8 @@ from builder.errors import InvalidError, PinError, UsageError
 from builder.model.base import Base
 from builder.model.recipe import Recipe
 from builder.model.textfile import place_of
-from builder.project import Project, closest
+from builder.project import Project
+from builder.text import closest
 
 
 def recipe_files(project: Project, recipe: Recipe) -> list[Path]:

@@ -80,7 +80,12 @@ def read_bundle(bundle: bytes, where: str) -> Plan:
 
 
 def _refused(problem: str, where: str) -> InvalidError:
-    return InvalidError(f"not a valid bundle: {problem}", id="bundle-invalid", where=where)
+    return InvalidError(
+        f"not a valid bundle: {problem}",
+        id="bundle-invalid",
+        where=where,
+        next="write one: builder plan NAME --bundle FILE",
+    )
 
 
 def _problems(plan: Plan, where: str) -> Iterator[str]:
@@ -158,6 +163,7 @@ def _spec_problems(layer: PlannedLayer, spec: dict[str, Any]) -> Iterator[str]:
         yield f"layer {layer.id}: spec.{first_problem(error)}"
         return
     inputs = {(item.file, item.sha256) for item in layer.inputs}
-    for item in (*spec["debs"], *spec["wheels"]):
+    patches = [patch[kind] for patch in spec.get("patches", ()) for kind in ("wheel", "source")]
+    for item in (*spec["debs"], *spec["wheels"], *patches):
         if (item["file"], item["sha256"]) not in inputs:
             yield f"{item['file']} of layer {layer.id} is not among its inputs"

@@ -17,7 +17,7 @@ from builder.project import Project
 from builder.text import first_few
 from builder.unpack import FORMAT
 
-_INPUT_KINDS: Mapping[str, Kind] = {"deb": "debian", "wheel": "python", "source": "source"}
+INPUT_KINDS: Mapping[str, Kind] = {"deb": "debian", "wheel": "python", "source": "source"}
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def _needs(plan: Plan, layer: PlannedLayer, definition: Layer) -> Iterator[str]:
     for kind in ("deb", "wheel", "source"):
         names = [item.name for item in layer.inputs if item.kind == kind]
         if names:
-            yield f"{len(names)} {_INPUT_KINDS[kind]}: {first_few(names, 3)}"
+            yield f"{len(names)} {INPUT_KINDS[kind]}: {first_few(names, 3)}"
     if layer.toolchain:
         yield f"the toolchain {toolchain_digest(plan.toolchains)[:12]}, on every build platform"
     if layer.reads_base:
@@ -86,7 +86,7 @@ def key_facts(plan: Plan, layer: PlannedLayer) -> dict[Kind, dict[str, Fact]]:
     """The parts of a layer's key, as `builder.plan.keys` hashes them, by kind and name."""
     facts: dict[Kind, dict[str, Fact]] = {kind: {} for kind in KINDS}
     for item in layer.inputs:
-        facts[_INPUT_KINDS[item.kind]][item.package] = Fact(item.version, item.sha256)
+        facts[INPUT_KINDS[item.kind]][item.package] = Fact(item.version, item.sha256)
     for path, data in layer.context.items():
         facts["file"][path] = _hash(Digest.of(data).hex)
     spec = layer.spec or {}

@@ -13,7 +13,7 @@ from builder.model.check import Check
 from builder.model.layer import LayerCheck
 from builder.model.plan import PlannedLayer, Variable
 from builder.model.textfile import decode
-from builder.plan.locked import Locked, find_locked, one_per_file
+from builder.plan.locked import Locked, LockedPatch, find_locked, one_per_file
 from builder.plan.placed import placed_files, run_instruction
 from builder.plan.template import render_dockerfile
 from builder.plan.use import Scope, Use, check_applies
@@ -62,7 +62,10 @@ def _config(use: Use, scope: Scope, base: Base | None, locked: Locked) -> Planne
             if scope.holds(item.when)
         ),
         labels=tuple((item.name, scope.text(item.value)) for item in layer.labels if scope.holds(item.when)),
-        replaces=tuple(scope.text(item.path) for item in layer.replacements if scope.holds(item.when)),
+        replaces=(
+            *(scope.text(item.path) for item in layer.replacements if scope.holds(item.when)),
+            *(f"{scope.base['site']}/{path}" for patch in locked.patches for path in _patched(patch)),
+        ),
         checks=tuple(_check(item, scope) for item in layer.checks if scope.holds(item.when)),
     )
 
@@ -70,6 +73,10 @@ def _config(use: Use, scope: Scope, base: Base | None, locked: Locked) -> Planne
 def _check(check: LayerCheck, scope: Scope) -> Check:
     args = {name: scope.text(value) if isinstance(value, str) else value for name, value in check.args.items()}
     return Check(id=check.id, tier=check.tier, kind=check.kind, args=args)
+
+
+def _patched(patch: LockedPatch) -> tuple[str, ...]:
+    return (*patch.files, f"{patch.info}/RECORD")
 
 
 def _spec(use: Use, base: Base | None, locked: Locked, files: list[dict[str, Any]]) -> dict[str, Any]:
@@ -81,6 +88,15 @@ def _spec(use: Use, base: Base | None, locked: Locked, files: list[dict[str, Any
         if wheel.strip is not None:
             item |= {"strip": wheel.strip, "into": wheel.into or ""}
         wheels.append(item)
+    patches = [
+        {
+            "wheel": {"file": patch.wheel.file, "sha256": patch.wheel.sha256},
+            "source": {"file": patch.source.file, "sha256": patch.source.sha256},
+            "folder": patch.folder,
+            "files": sorted(patch.files),
+        }
+        for patch in locked.patches
+    ]
     return {
         "root": use.source.definition.root,
         "debs": [{"file": item.file, "sha256": item.sha256} for item in locked.debs],
@@ -88,6 +104,8 @@ def _spec(use: Use, base: Base | None, locked: Locked, files: list[dict[str, Any
         "scheme": {"site": site, "interpreter": _interpreter(base)} if base is not None and site else None,
         "files": files,
         "shared": sorted(f"{site}/{name}" for name in use.params.get("shared", ())),
+        # Without patches the key is absent, as it was before there were any: the keys of layers hold.
+        **({"patches": patches} if patches else {}),
     }
 
 
@@ -101,7 +119,7 @@ def _stages(use: Use, scope: Scope, locked: Locked, files: list[dict[str, Any]])
     if TEMPLATE not in use.source.files:
         raise InvalidError(f"a dockerfile layer needs a {TEMPLATE}", id="layer-template-missing", where=str(template))
     text = decode(use.source.files[TEMPLATE], str(template))
-    inputs = [*(wheel.input for wheel in locked.wheels), *locked.sources]
+    inputs = [*(wheel.input for wheel in locked.wheels), *locked.packages, *locked.sources]
     file_names: Mapping[str, str] = {item.package: item.file for item in inputs}
     values = {
         **scope.values,

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from builder.errors import PinError
+from builder.errors import PinError, UsageError
 from builder.model.base import Base
 from builder.model.inputs import Input, from_deb, from_source, from_wheel
-from builder.model.layer import WheelGroup
-from builder.model.lock import DebLock, SourceLock, WheelLock
+from builder.model.layer import PackageGroup, Patch, WheelGroup
+from builder.model.lock import DebLock, Wheel, WheelLock
+from builder.plan.template import render_text
 from builder.plan.use import Scope, Use, check_applies
 from builder.project import Project
 
@@ -25,17 +26,35 @@ class PlacedWheel:
 
 
 @dataclass(frozen=True)
+class LockedPatch:
+    """Files of a source for an installed distribution. info: the folder of the distribution's metadata."""
+
+    wheel: Input
+    source: Input
+    folder: str
+    files: tuple[str, ...]
+
+    @property
+    def info(self) -> str:
+        name, version, _ = self.wheel.file.split("-", 2)
+        return f"{name}-{version}.dist-info"
+
+
+@dataclass(frozen=True)
 class Locked:
     """The locked inputs of one use, in the order of the layer.yaml and the lock."""
 
     debs: tuple[Input, ...]
     wheels: tuple[PlacedWheel, ...]
     sources: tuple[Input, ...]
+    packages: tuple[Input, ...] = ()
+    patches: tuple[LockedPatch, ...] = ()
 
     @property
     def inputs(self) -> list[Input]:
         """All of them."""
-        return [*self.debs, *(wheel.input for wheel in self.wheels), *self.sources]
+        patched = (item for patch in self.patches for item in (patch.wheel, patch.source))
+        return [*self.debs, *self.packages, *(wheel.input for wheel in self.wheels), *self.sources, *patched]
 
 
 def locked_inputs(project: Project, use: Use, base: Base | None, recipe: Any, siblings: Sequence[Use]) -> list[Input]:
@@ -52,6 +71,8 @@ def locked_inputs(project: Project, use: Use, base: Base | None, recipe: Any, si
 def find_locked(project: Project, use: Use, scope: Scope, siblings: Sequence[Use]) -> Locked:
     """The inputs by kind. Raises PinError for what the lock does not have."""
     inputs = use.source.definition.inputs
+    if inputs.debs is not None and not use.source.definition.root:
+        _check_below(project, scope, scope.text(inputs.debs), use, siblings)
     return Locked(
         debs=_debs(project, scope.text(inputs.debs), scope.where) if inputs.debs is not None else (),
         wheels=tuple(
@@ -61,15 +82,21 @@ def find_locked(project: Project, use: Use, scope: Scope, siblings: Sequence[Use
             for wheel in _wheels(project, group, use, scope, siblings)
         ),
         sources=tuple(_source(project, scope.text(text), use.where) for text in inputs.sources),
+        packages=tuple(item for group in inputs.packages for item in _packages(project, group, scope)),
+        patches=tuple(_patch(project, patch, use, scope) for patch in inputs.patches),
     )
 
 
-def sections_of(use: Use, scope: Scope) -> set[str]:
-    """The names of the lock sections that a use of a layer takes inputs from."""
+def dates_of(project: Project, use: Use, scope: Scope) -> set[str]:
+    """The dates of the lock sections that a use of a layer takes inputs from. Raises PinError as `find_locked` does."""
     inputs = use.source.definition.inputs
     names = {scope.text(group.lock) for group in inputs.wheels if scope.holds(group.when)}
+    names |= {scope.text(group.lock) for group in inputs.packages} | {scope.text(each.lock) for each in inputs.patches}
     names |= {scope.text(inputs.debs)} if inputs.debs is not None else set()
-    return names | ({"sources"} if inputs.sources else set())
+    sources = [scope.text(text) for text in (*inputs.sources, *(patch.source for patch in inputs.patches))]
+    return {project.section(name).locked for name in names} | {
+        date for (name, version), (_, date) in project.sources.items() if f"{name}/{version}" in sources
+    }
 
 
 def one_per_file(inputs: Iterable[Input]) -> tuple[Input, ...]:
@@ -92,6 +119,25 @@ def _debs(project: Project, name: str, where: str) -> tuple[Input, ...]:
     if not isinstance(section, DebLock):
         raise _wrong_kind(name, "Debian packages", where)
     return tuple(from_deb(item, section.locked) for item in section.packages)
+
+
+def _check_below(project: Project, scope: Scope, name: str, use: Use, siblings: Sequence[Use]) -> None:
+    """Packages over a root were resolved for exactly this root. Raises PinError."""
+    section = project.section(name)
+    roots = [
+        render_text(each.source.definition.inputs.debs, {**scope.values, "params": each.params}, each.where)
+        for each in siblings
+        if each.source.definition.root and each.source.definition.inputs.debs is not None
+    ]
+    without = (section.request.without or ()) if isinstance(section, DebLock) else ()
+    if isinstance(section, DebLock) and set(roots) != set(without):
+        raise PinError(
+            f"the packages of {name} are locked for another root",
+            id="debs-of-another-root",
+            where=use.where,
+            cause=f"it leaves out {', '.join(without) or 'nothing'}; the image has {', '.join(roots) or 'no root'}",
+            next="builder add debs locks packages for a base",
+        )
 
 
 def _wheels(
@@ -128,15 +174,51 @@ def _chosen(section: WheelLock, group: WheelGroup, use: Use, scope: Scope, sibli
     return names - taken
 
 
+def _packages(project: Project, group: PackageGroup, scope: Scope) -> list[Input]:
+    section = scope.text(group.lock)
+    found = {item.package: item for item in _debs(project, section, scope.where)}
+    wanted = [scope.text(name) for name in group.only]
+    if missing := next((name for name in wanted if name not in found), None):
+        raise PinError(
+            f"{missing} is not in the lock section {section}",
+            id="package-not-locked",
+            where=scope.where,
+            next=f"request it in recipes/locks/requests.yaml, then: builder lock {section}",
+        )
+    return [found[name] for name in wanted]
+
+
+def _patch(project: Project, patch: Patch, use: Use, scope: Scope) -> LockedPatch:
+    name, version = scope.text(patch.distribution), scope.text(patch.version)
+    section = project.section(scope.text(patch.lock))
+    wheel = next((each for each in section.entries if isinstance(each, Wheel) and each.name == name), None)
+    if wheel is None:
+        raise PinError(
+            f"{name} is not in the lock section {section.name}",
+            id="wheel-not-locked",
+            where=use.where,
+            next="patch a distribution that the base installs",
+        )
+    if wheel.version != version:
+        raise PinError(
+            f"the patch is for {name} {version}, and the base has {wheel.version}",
+            id="patch-version-differs",
+            where=use.where,
+            cause=f"{section.name} locks {wheel.file}",
+            next=f"take the files of a commit that fits {wheel.version}, then set against: {wheel.version}",
+        )
+    files = scope.params[patch.files.removeprefix("params.")]
+    if not files:
+        raise UsageError(f"layer {use.id} names no files", id="patch-without-files", where=use.where)
+    source = _source(project, scope.text(patch.source), use.where)
+    return LockedPatch(from_wheel(wheel), source, scope.text(patch.folder), tuple(files))
+
+
 def _source(project: Project, text: str, where: str) -> Input:
     name, _, wanted = text.partition("/")
-    section = project.section("sources")
-    if not isinstance(section, SourceLock):
-        raise _wrong_kind("sources", "sources", where)
-    for item in section.sources:
-        if (item.name, item.version) == (name, wanted):
-            return from_source(item, section.locked)
-    known = ", ".join(item.version for item in section.sources if item.name == name)
+    if found := project.sources.get((name, wanted)):
+        return from_source(*found)
+    known = ", ".join(version for other, version in project.sources if other == name)
     raise PinError(
         f"the lock has no source {name} {wanted}",
         id="source-not-locked",

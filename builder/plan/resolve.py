@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from pathlib import Path
 
 from builder.errors import InvalidError, UsageError
 from builder.model.base import Base
@@ -18,11 +18,12 @@ from builder.plan.command import serving
 from builder.plan.imageconfig import created, environment, labels, notes
 from builder.plan.keys import toolchain_digest, with_key, with_toolchain_key
 from builder.plan.layers import plan_layer
-from builder.plan.locked import one_per_file, sections_of
+from builder.plan.locked import dates_of, one_per_file
 from builder.plan.stages import check_stages
 from builder.plan.template import render_dockerfile
-from builder.plan.use import Scope, Use, make_use
-from builder.project import Project, closest
+from builder.plan.use import Scope, Use, check_given, check_written, make_use
+from builder.project import Project
+from builder.text import closest
 
 PLATFORM = "linux/arm64"
 ARCHITECTURES = ("amd64", "arm64")
@@ -51,17 +52,15 @@ def parse_sets(items: Iterable[str]) -> dict[str, dict[str, str]]:
 def uses_of(project: Project, base: Base, recipe: Recipe, sets: dict[str, dict[str, str]]) -> list[Use]:
     """The layers of an image, the base's own first. sets: the parameters that the layers take are removed from it."""
     taken: set[str] = set()
-    own = _uses(project, base.layers, {}, taken, f"recipes/bases/{base.name}.yaml")
-    for name in dict.fromkeys(use.layer for use in recipe.layers):
-        if name not in project.layer_names():
-            raise InvalidError(
-                f"there is no layer {name!r}",
-                id="layer-unknown",
-                where=place_of(recipe_files(project, recipe), name),
-                cause=closest(name, project.layer_names()),
-                next="builder list layers",
-            )
-    return [*own, *_uses(project, recipe.layers, sets, taken, f"recipes/{recipe.name}.yaml")]
+    own = _uses(
+        project, base.layers, {}, taken, f"recipes/bases/{base.name}.yaml", lambda: [project.base_path(base.name)]
+    )
+    return [
+        *own,
+        *_uses(
+            project, recipe.layers, sets, taken, f"recipes/{recipe.name}.yaml", lambda: recipe_files(project, recipe)
+        ),
+    ]
 
 
 def resolve(
@@ -80,7 +79,9 @@ def resolve(
     """
     if platform != PLATFORM:
         raise UsageError(
-            f"platform {platform!r} is not supported", id="platform-unsupported", cause=f"a DGX Spark is {PLATFORM}"
+            f"platform {platform!r} is not supported",
+            id="platform-unsupported",
+            next=f"--platform {PLATFORM}: a DGX Spark",
         )
     recipe = with_profile(recipe, profile, project.shared_profiles)
     parameters = {layer: dict(values) for layer, values in (sets or {}).items()}
@@ -92,6 +93,7 @@ def resolve(
             f"--set names layer {next(iter(parameters))!r}, which recipe {recipe.name} does not have",
             id="set-layer-unknown",
             cause=f"its layers: {', '.join(dict.fromkeys(use.layer for use in recipe.layers)) or 'none'}",
+            next=f"builder show {recipe.name}",
         )
     if len(uses) > MAX_LAYERS:
         raise UsageError(
@@ -109,10 +111,11 @@ def resolve(
     compiles = any(layer.toolchain for layer in layers)
     unpacked = [*layers, *(toolchains if compiles else ())]
     one_per_file(item for layer in unpacked for item in layer.inputs)
-    used = {name for use in uses for name in sections_of(use, Scope(project, use, chosen, recipe))}
+    used = {date for use in uses for date in dates_of(project, use, Scope(project, use, chosen, recipe))}
     if compiles:
-        used |= {name for use in _toolchain_uses(project) for name in sections_of(use, Scope(project, use, None, None))}
-    date = created(project, used)
+        toolchain = _toolchain_uses(project)
+        used |= {date for use in toolchain for date in dates_of(project, use, Scope(project, use, None, None))}
+    date = created(used)
     return Plan(
         recipe=recipe.name,
         title=recipe.title,
@@ -129,7 +132,7 @@ def resolve(
         env=environment(chosen, layers, recipe),
         entrypoint=entrypoint,
         command=command,
-        labels=labels(recipe, chosen, layers, date, profile),
+        labels=labels(recipe, chosen, layers, date, profile, project.choices.labels()),
         checks=(*chosen.checks, *(check for layer in layers for check in layer.checks), *recipe.checks),
         notes=notes(layers),
         compatible=recipe.compatible,
@@ -180,10 +183,27 @@ def with_keys(
 
 
 def _uses(
-    project: Project, wanted: Sequence[LayerUse], sets: dict[str, dict[str, str]], taken: set[str], where: str
+    project: Project,
+    wanted: Sequence[LayerUse],
+    sets: dict[str, dict[str, str]],
+    taken: set[str],
+    where: str,
+    files: Callable[[], list[Path]],
 ) -> list[Use]:
+    """The uses of layers that a recipe or base wants. files: those that name the layers, for messages."""
     uses = []
+    known = project.layer_names()
     for use in wanted:
-        given: dict[str, Any] = {**use.set, **sets.pop(use.layer, {})}
-        uses.append(make_use(project, use.layer, given, taken, where))
+        if use.layer not in known:
+            raise InvalidError(
+                f"there is no layer {use.layer!r}",
+                id="layer-unknown",
+                where=place_of(files(), use.layer),
+                cause=closest(use.layer, known),
+                next="builder list layers",
+            )
+        layer, chosen = project.layer(use.layer).definition, sets.pop(use.layer, {})
+        check_written(layer, use.set, files)
+        check_given(layer, chosen)
+        uses.append(make_use(project, use.layer, {**use.set, **chosen}, taken, where))
     return uses

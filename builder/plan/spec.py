@@ -37,6 +37,15 @@ class SpecScheme(_Exact):
     interpreter: ImagePath
 
 
+class SpecPatch(_Exact):
+    """Files of a source archive that are laid over an installed wheel; folder: the source's folder with the package."""
+
+    wheel: SpecDeb
+    source: SpecDeb
+    folder: Line
+    files: Annotated[tuple[RelativePath, ...], Field(min_length=1, max_length=1000)]
+
+
 class SpecFile(_Exact):
     """A file, link or folder of the layer's own."""
 
@@ -56,3 +65,4 @@ class Spec(_Exact):
     scheme: SpecScheme | None
     files: tuple[SpecFile, ...]
     shared: Annotated[tuple[Line, ...], Field(max_length=100_000)]
+    patches: Annotated[tuple[SpecPatch, ...], Field(max_length=100)] = ()

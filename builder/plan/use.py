@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from builder.errors import InvalidError, UsageError
 from builder.model.base import Base
 from builder.model.condition import Condition, holds
-from builder.model.layer import Layer, Parameter
+from builder.model.layer import Layer
 from builder.model.recipe import Recipe
+from builder.model.textfile import place_of
 from builder.plan.template import Quoted, is_line, render_text
 from builder.project import LayerSource, Project
 
@@ -77,7 +80,7 @@ def make_use(project: Project, name: str, given: Mapping[str, Any], taken: set[s
     """
     source = project.layer(name)
     params = parameters(source.definition, given, where)
-    suffix = params.get("group")
+    suffix = params.get("group") or params.get("name")
     identity = f"{name}-{suffix}" if suffix else name
     in_images = bool(source.definition.families)
     if (in_images and identity in RESERVED) or not re.fullmatch(IDENTITY, identity):
@@ -92,41 +95,65 @@ def make_use(project: Project, name: str, given: Mapping[str, Any], taken: set[s
 
 def parameters(layer: Layer, given: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The parameters of one use: given ones checked, the others by default. Raises UsageError."""
-    unknown = sorted(set(given) - set(layer.parameters))
-    if unknown:
-        known = ", ".join(layer.parameters) or "none"
-        raise UsageError(
-            f"layer {layer.name} has no parameter {unknown[0]!r}",
-            id="parameter-unknown",
-            where=where,
-            cause=f"its parameters: {known}",
-        )
-    values = {}
+    values = check_given(layer, given)
     for name, parameter in layer.parameters.items():
-        if name in given:
-            values[name] = _value(f"{layer.name}.{name}", parameter, given[name], where)
-        elif parameter.default is None:
-            raise UsageError(
+        if name in values:
+            continue
+        if parameter.default is None:
+            raise InvalidError(
                 f"layer {layer.name} needs the parameter {name!r}",
                 id="parameter-missing",
                 where=where,
                 cause=parameter.help,
+                next=f"builder show {layer.name}",
             )
-        else:
-            values[name] = parameter.value(parameter.default)
+        values[name] = parameter.value(parameter.default)
+    return {name: values[name] for name in layer.parameters}
+
+
+def check_given(layer: Layer, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that are given to parameters of a layer, as the layer takes them. Raises UsageError."""
+    values = {}
+    for name, value in given.items():
+        parameter = layer.parameters.get(name)
+        if parameter is None:
+            raise UsageError(
+                f"layer {layer.name} has no parameter {name!r}",
+                id="parameter-unknown",
+                cause=f"its parameters: {', '.join(layer.parameters) or 'none'}",
+                next=f"builder show {layer.name}",
+            )
+        try:
+            values[name] = parameter.value(value)
+        except ValueError as error:
+            raise UsageError(
+                f"{layer.name}.{name}: {value!r} is not a valid value: {error}",
+                id="parameter-value-invalid",
+                cause=parameter.help,
+                next=f"builder show {layer.name}",
+            ) from None
     return values
 
 
-def _value(label: str, parameter: Parameter, given: object, where: str) -> object:
-    try:
-        return parameter.value(given)
-    except ValueError as error:
-        raise UsageError(
-            f"{label}: {given!r} is not a valid value: {error}",
-            id="parameter-value-invalid",
-            where=where,
-            cause=parameter.help,
-        ) from None
+def check_written(layer: Layer, given: Mapping[str, Any], files: Callable[[], Sequence[Path]]) -> None:
+    """Check the values that a file gives to parameters of a layer. Raises InvalidError with file and line.
+
+    files: those that may have the value, the one that wins first.
+    """
+    for name, value in given.items():
+        try:
+            check_given(layer, {name: value})
+        except UsageError as error:
+            paths: Sequence[Path] = ()
+            # A recipe of a test, or of a bundle, has no file.
+            with contextlib.suppress(InvalidError):
+                paths = files()
+            # A key of YAML, or of TOML with dots.
+            places = [place_of(paths, word) for word in (name, f"set.{layer.name}.{name}")]
+            where = next((place for place in places if re.search(r":\d+$", place)), places[0])
+            raise InvalidError(
+                error.what, id="layer-parameter-invalid", where=where, cause=error.cause, next=error.next
+            ) from None
 
 
 def check_applies(use: Use, scope: Scope, base: Base) -> None:
@@ -138,6 +165,7 @@ def check_applies(use: Use, scope: Scope, base: Base) -> None:
             id="layer-family-wrong",
             where=use.where,
             cause=f"it is for bases of family {', '.join(layer.families) or 'none'}",
+            next="name another base with --base, or leave the layer out of the recipe; builder list bases",
         )
     for requirement in layer.needs:
         if not scope.holds(requirement.when):
@@ -146,4 +174,5 @@ def check_applies(use: Use, scope: Scope, base: Base) -> None:
                 id="layer-needs-unmet",
                 where=use.where,
                 cause=requirement.why,
+                next="name another base with --base, or leave the layer out of the recipe; builder list bases",
             )

@@ -59,8 +59,8 @@ class Builder:
             return
         _bound_memory()
         engine = self._engine() if needs.engine else None
-        # An engine's task mostly waits here, so it gets a worker of its own.
-        schedule = Schedule(self.jobs + 1)
+        # An engine's tasks mostly wait here, so they get workers of their own.
+        schedule = Schedule(self.jobs + (engine.workers if engine else 1))
         tasks = self._tasks(schedule, needs.layers, engine)
         # Inputs of engine builds are fetched in parallel to the others; every file is fetched once.
         urgent = {item.digest: item for layer, _ in tasks if self._is_urgent(layer) for item in layer.inputs}

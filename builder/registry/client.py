@@ -25,7 +25,7 @@ from builder.oci.manifest import (
 from builder.registry.auth import Credentials
 from builder.registry.config import Endpoint, RegistriesConfig
 from builder.registry.errors import MismatchError, TransientError, mismatch
-from builder.registry.listing import list_referrers, list_tags
+from builder.registry.listing import delete_manifest, list_referrers, list_tags
 from builder.registry.session import RegistrySession, pull
 from builder.registry.transport import stream, with_deadline
 from builder.registry.upload import mount_blob, put_manifest, upload_blob
@@ -151,6 +151,10 @@ class Registry:
         """Write a manifest with a subject by its digest; returns it, and whether the registry supports referrers."""
         digest, headers = put_manifest(self._session, target, data, OCI_MANIFEST)
         return digest, "OCI-Subject" in headers
+
+    def delete(self, target: Reference, digest: Digest) -> None:
+        """Delete a manifest from the repository; one that is missing is no error."""
+        delete_manifest(self._session, target, digest)
 
     def tags(self, ref: Reference) -> list[str]:
         """The tags of a repository, as the registry orders them."""

@@ -140,3 +140,8 @@ def _parse(text: bytes, where: str) -> dict[str, RegistryEntry]:
         raise InvalidError(
             f"{keys}: {message}" if keys else message, id="registries-file-invalid", where=f"{where}:{line}"
         ) from None
+
+
+def state_folder(name: str) -> Path:
+    """`builder/NAME` below XDG_STATE_HOME or ~/.local/state: what one run notes about registries for the next."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "builder" / name

@@ -1,8 +1,7 @@
-"""Lists the tags of a repository, and what is attached to an image, page by page."""
+"""Lists the tags of a repository, and what is attached to an image, page by page; deletes manifests."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +9,7 @@ from urllib.parse import quote
 
 from builder.digest import Digest
 from builder.errors import NetworkError, PinError
+from builder.jsontext import parse_json
 from builder.model.reference import Reference
 from builder.oci.manifest import MANIFEST_LIMIT, parse_manifest
 from builder.registry.config import Endpoint
@@ -17,6 +17,10 @@ from builder.registry.session import RegistrySession, pull
 from builder.registry.transport import next_url, same_origin
 
 _PAGES = 500
+_LONGEST = 16 << 20
+"""Bytes of all pages of a list."""
+_MOST_TAGS = 200_000
+"""Tags on one page."""
 
 
 def list_tags(session: RegistrySession, endpoint: Endpoint, ref: Reference) -> list[str]:
@@ -52,11 +56,32 @@ def list_referrers(
     return [item for item in found.values() if item.get("artifactType") == kind]
 
 
+def delete_manifest(session: RegistrySession, target: Reference, digest: Digest) -> None:
+    """Delete a manifest. Raises NetworkError when the registry refuses."""
+    endpoint = session.config.origin(target.registry)
+    path, scopes = f"{target.repository}/manifests/{digest}", (f"repository:{target.repository}:pull,delete",)
+    response = session.send(endpoint, "DELETE", path, scopes)
+    if response.status_code == 405:
+        response.close()
+        raise NetworkError(
+            "the registry deletes nothing",
+            id="registry-delete-refused",
+            where=f"{endpoint.host}: {target.repository}@{digest}",
+            next="let its owner enable deletion, for docker-registry with storage.delete.enabled",
+        )
+    if response.status_code not in (200, 202, 404):
+        raise session.error(response, endpoint, f"{target.repository}@{digest}")
+    response.close()
+
+
 def _pages(session: RegistrySession, endpoint: Endpoint, ref: Reference, path: str, noun: str) -> Iterator[bytes]:
     repository = endpoint.repository(ref.repository)
     target, what = f"{repository}/{path}", f"{noun} of {ref.repository}"
+    left = _LONGEST
     for _ in range(_PAGES):
         response, data = session.get(endpoint, target, pull(repository), what, limit=MANIFEST_LIMIT)
+        if (left := left - len(data)) < 0:
+            break
         yield data
         link = re.match(r'\s*<([^>]+)>\s*;\s*rel="?next"?', response.headers.get("Link", ""))
         if link is None:
@@ -69,10 +94,10 @@ def _pages(session: RegistrySession, endpoint: Endpoint, ref: Reference, path: s
 
 def _tags(data: bytes, endpoint: Endpoint) -> list[str]:
     try:
-        answer: Any = json.loads(data)
+        answer: Any = parse_json(data, _MOST_TAGS)
         tags = answer["tags"] or []
         if isinstance(tags, list) and all(isinstance(tag, str) for tag in tags):
             return tags
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         pass
     raise NetworkError("the registry's list of tags is malformed", id="registry-tags-malformed", where=endpoint.host)

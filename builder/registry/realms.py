@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from builder.atomic import write_file
 from builder.errors import NetworkError
 from builder.model.reference import DOCKER_HUB
-from builder.registry.config import Endpoint
+from builder.registry.config import Endpoint, state_folder
 from builder.registry.errors import origin_of
 from builder.regular import read_regular
 
@@ -28,7 +27,7 @@ def bind_realm(endpoint: Endpoint, realm: str) -> None:
     same_host = urlsplit(realm).hostname == urlsplit(endpoint.base).hostname
     if same_host or _KNOWN.get(endpoint.host) == server:
         return
-    file = _folder() / endpoint.host
+    file = state_folder("realms") / endpoint.host
     try:
         bound = read_regular(file, _LONGEST).decode("utf-8", "replace").strip()
     except FileNotFoundError:
@@ -56,8 +55,3 @@ def _first(endpoint: Endpoint, server: str, file: Path) -> None:
         write_file(file, f"{server}\n".encode())
     except OSError:
         return  # without a home that can be written, the next run reports it again
-
-
-def _folder() -> Path:
-    """`builder/realms` below XDG_STATE_HOME or ~/.local/state."""
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "builder" / "realms"

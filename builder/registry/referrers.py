@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from builder.digest import Digest
-from builder.errors import NetworkError, PinError
+from builder.errors import InvalidError, NetworkError, PinError
 from builder.model.canonical import canonical
 from builder.model.reference import Reference
 from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
@@ -156,20 +156,33 @@ def _kind(client: Registry, target: Reference, descriptor: Mapping[str, Any]) ->
 
 
 def read_attached(client: Registry, target: Reference, descriptor: Mapping[str, Any], limit: int) -> Attached:
-    """An artifact with one blob of at most `limit` bytes. Raises NetworkError or PinError, also when it is another."""
+    """An artifact with one blob of at most `limit` bytes. Raises NetworkError, PinError.
+
+    Raises InvalidError for what is attached and is no such artifact: anybody who may push can do that.
+    """
     place = Reference(target.registry, target.repository, digest=Digest(descriptor["digest"]))
-    manifest = client.manifest(place)
+    try:
+        manifest = client.manifest(place)
+    except NetworkError as error:
+        if error.id != "manifest-malformed":
+            raise
+        raise _malformed(place, error.cause) from None
     subject = manifest.json.get("subject")
     annotations = manifest.json.get("annotations")
     if manifest.is_index or len(manifest.layers) != 1 or not isinstance(subject, dict):
-        raise NetworkError("not an artifact with one blob and a subject", id="artifact-malformed", where=str(place))
+        raise _malformed(place)
     if not isinstance(annotations, dict) or not all(isinstance(value, str) for value in annotations.values()):
         annotations = {}
     blob = manifest.layers[0]
     if blob.size > limit:
         what = f"an artifact of {blob.size} bytes"
-        raise NetworkError(what, id="artifact-too-large", where=str(place), cause=f"the limit is {limit} bytes")
+        raise InvalidError(what, id="artifact-too-large", where=str(place), cause=f"the limit is {limit} bytes")
     return Attached(client.small_blob(place, blob), str(subject.get("digest")), annotations)
+
+
+def _malformed(place: Reference, cause: str = "") -> InvalidError:
+    what = "not an artifact with one blob and a subject"
+    return InvalidError(what, id="artifact-malformed", where=str(place), cause=cause)
 
 
 def _tagged(client: Registry, target: Reference, digest: Digest) -> list[dict[str, Any]]:

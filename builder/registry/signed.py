@@ -10,15 +10,13 @@ from builder.attest.envelope import MEDIA_TYPE, Envelope, read_envelope, sign
 from builder.attest.keys import PublicKey, SigningKey
 from builder.attest.statement import LIMIT, Statement, write_statement
 from builder.digest import Digest
-from builder.errors import InvalidError, NetworkError, PinError
+from builder.errors import InvalidError, PinError
 from builder.model.reference import Reference
 from builder.registry.client import Registry
 from builder.registry.referrers import Artifact, attached, read_attached
 
 MOST = 100
 """Artifacts of one type that are read of an image."""
-_MALFORMED = ("artifact-malformed", "artifact-too-large", "manifest-malformed")
-"""Errors of an artifact that its author could cause, and not the network."""
 _TYPE = "dev.sigstore.bundle.predicateType"
 _CONTENT = {"dev.sigstore.bundle.content": "dsse-envelope"}
 """Annotations of cosign: some clients select bundles by them."""
@@ -52,12 +50,20 @@ def signed_artifact(
 
 
 def signed_statements(
-    client: Registry, reference: Reference, image: Digest, keys: Sequence[PublicKey], limit: int = 2 * LIMIT
+    client: Registry,
+    reference: Reference,
+    image: Digest,
+    keys: Sequence[PublicKey],
+    limit: int = 2 * LIMIT,
+    *,
+    strangers: bool = False,
 ) -> Iterator[Said | Ignored]:
     """The signed statements that are attached to an image. keys: those whose statements count. limit: bytes of one.
 
-    Anybody who may push can attach one, so one that is wrong does not count and is no failure. Raises NetworkError.
+    Anybody who may push can attach one, so one that is wrong does not count and is no failure. Each counts once, and
+    what strangers say is read only on demand: a hundred copies would take gigabytes. Raises NetworkError.
     """
+    known: set[tuple[str, Digest]] = set()
     for descriptor in attached(client, reference, image, MEDIA_TYPE)[:MOST]:
         artifact = Digest(descriptor["digest"])
         try:
@@ -65,15 +71,14 @@ def signed_statements(
             envelope = read_envelope(blob, f"statement {artifact}")
             signer = envelope.signer(keys)
             if signer is None:
-                yield Ignored(artifact, "it is signed by another key", _of_stranger(envelope))
+                said = _of_stranger(envelope) if strangers else None
+                yield Ignored(artifact, "it is signed by another key", said)
                 continue
+            if (found := (signer.hint, Digest.of(envelope.payload))) in known:
+                continue
+            known.add(found)
             statement = envelope.statement()
         except (InvalidError, PinError) as error:
-            yield Ignored(artifact, error.what)
-            continue
-        except NetworkError as error:
-            if error.id not in _MALFORMED:
-                raise
             yield Ignored(artifact, error.what)
             continue
         if image in statement.subjects:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
+
+from builder.registry.config import state_folder
+from builder.regular import open_regular
+from builder.store.claims import try_lock
 
 _LONGEST = 8192
 """Bytes of a URL."""
@@ -17,23 +21,23 @@ _DAYS = 7
 
 
 class Remembered:
-    """The URL of an unfinished upload, None for none. Without a file nothing is kept.
+    """The URL of an unfinished upload, None for none. file: locked by this process; without one nothing is kept."""
 
-    file: an open file that this process has locked.
-    """
-
-    def __init__(self, path: Path | None = None, file: int = -1) -> None:
-        self._path, self._file = path, file
-        text = os.pread(file, _LONGEST, 0).decode("utf-8", "replace") if path is not None else ""
+    def __init__(self, file: IO[str] | None = None) -> None:
+        self._file = file
+        text = ""
+        if file is not None:
+            file.seek(0)
+            text = file.read(_LONGEST)
         self.url = text if text.startswith(("https://", "http://")) and text.isprintable() else None
 
     def keep(self, url: str) -> None:
         """Write the URL down, if it can be."""
-        data = url.encode()
-        if self._path is not None and len(data) <= _LONGEST:
+        if self._file is not None and len(url) <= _LONGEST:
             with contextlib.suppress(OSError):
-                os.ftruncate(self._file, 0)
-                os.pwrite(self._file, data, 0)
+                self._file.truncate(0)
+                self._file.write(url)
+                self._file.flush()
 
     def forget(self) -> None:
         """The upload has ended."""
@@ -43,28 +47,23 @@ class Remembered:
 @contextlib.contextmanager
 def remembered(name: str) -> Iterator[Remembered]:
     """The unfinished upload of this name, for this process alone: another one that uploads it meanwhile starts anew."""
-    folder = _folder()
+    folder = state_folder("uploads")
     path = folder / hashlib.sha256(name.encode()).hexdigest()
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _remove_old(folder)
-        # The URL may hold a token of the registry.
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-    except OSError:
-        yield Remembered()
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(file)
-        yield Remembered()
-        return
-    try:
-        yield Remembered(path, file)
-    finally:
-        if not os.fstat(file).st_size:
-            path.unlink(missing_ok=True)
-        os.close(file)
+    with contextlib.ExitStack() as stack:
+        file = None
+        with contextlib.suppress(OSError, ValueError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _remove_old(folder)
+            opened = stack.enter_context(open_regular(path, "a+"))
+            # The URL may hold a token of the registry.
+            os.fchmod(opened.fileno(), 0o600)
+            file = opened if try_lock(opened) else None
+        try:
+            yield Remembered(file)
+        finally:
+            with contextlib.suppress(OSError):
+                if file is not None and not os.fstat(file.fileno()).st_size:
+                    path.unlink()
 
 
 def _remove_old(folder: Path) -> None:
@@ -72,8 +71,3 @@ def _remove_old(folder: Path) -> None:
         with contextlib.suppress(OSError):
             if path.lstat().st_mtime < time.time() - _DAYS * 86400:
                 path.unlink()
-
-
-def _folder() -> Path:
-    """`builder/uploads` below XDG_STATE_HOME or ~/.local/state."""
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "builder" / "uploads"

@@ -10,6 +10,12 @@ from builder.serve.spec import Container, Mount
 
 FORMATS = ("docker", "compose", "systemd", "env")
 
+STOP_SECONDS = 120
+"""How long docker waits for a stopped server before it kills it. Its own 10 s are short for vLLM, and the memory of a
+killed server can be lost until the machine is started again."""
+_RESTART_SECONDS = 15
+"""Between the end of a server and its next start: the driver frees memory some seconds after the process ends."""
+
 FRONT_END = "${OPEN_WEBUI_IMAGE:-ghcr.io/open-webui/open-webui:main}"
 
 
@@ -18,6 +24,7 @@ def docker_words(c: Container, *, detach: bool = True, restart: bool = True, hom
     words = ["docker", "run", "--name", c.name, "--gpus", "all", "--ipc", "host"]
     words += ["--detach"] if detach else ["--rm"]
     words += ["--restart", "unless-stopped"] if detach and restart else []
+    words += ["--stop-timeout", str(STOP_SECONDS)]
     words += ["--publish", _published(c)] if c.ports else ["--network", "host"]
     words += ["--shm-size", c.shm_size] if c.shm_size else []
     words += ["--ulimit", "memlock=-1:-1"] if c.memlock else []
@@ -65,7 +72,7 @@ def compose(c: Container) -> str:
     import yaml
 
     service: dict[str, Any] = {"image": _dollars(c.image), "container_name": c.name}
-    service |= {"restart": "unless-stopped", "ipc": "host"}
+    service |= {"restart": "unless-stopped", "stop_grace_period": f"{STOP_SECONDS}s", "ipc": "host"}
     if c.ports:
         service["ports"] = [_published(c)]
     else:
@@ -111,12 +118,26 @@ def systemd(c: Container, *, home: str) -> str:
     """
     words = docker_words(c, detach=False, home=home)
     start = " ".join(unit_word(word) for word in words)
-    return (
-        f"[Unit]\nDescription=vLLM: {c.name}\nAfter=docker.service network-online.target\nRequires=docker.service\n\n"
-        f"[Service]\nEnvironmentFile=-/etc/builder/{c.name}.env\nExecStartPre=-docker rm --force {c.name}\n"
-        f"ExecStart={start}\nExecStop=docker stop {c.name}\nRestart=always\nTimeoutStartSec=infinity\n\n"
-        "[Install]\nWantedBy=multi-user.target\n"
-    )
+    return f"""\
+[Unit]
+Description=vLLM: {c.name}
+Wants=network-online.target
+After=docker.service network-online.target
+Requires=docker.service
+
+[Service]
+EnvironmentFile=-/etc/builder/{c.name}.env
+ExecStartPre=-docker rm --force {c.name}
+ExecStart={start}
+ExecStop=docker stop {c.name}
+Restart=always
+RestartSec={_RESTART_SECONDS}
+TimeoutStartSec=infinity
+TimeoutStopSec={STOP_SECONDS + 30}
+
+[Install]
+WantedBy=multi-user.target
+"""
 
 
 def unit_word(word: str) -> str:

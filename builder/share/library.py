@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from builder.digest import Digest, is_digest
 from builder.errors import BuilderError, PinError
-from builder.model.reference import Reference, is_repository
+from builder.model.reference import Reference, is_repository, is_tag
 from builder.oci.manifest import Descriptor, Manifest, parse_manifest
-from builder.store.records import read_record
+from builder.store.images import read_image
 from builder.store.store import Store
 
 if TYPE_CHECKING:
@@ -103,19 +103,16 @@ class Library:
         stamp = status.st_mtime_ns, status.st_ino
         known = self._records.get(path.name)
         if known is None or known[0] != stamp:
-            known = self._records[path.name] = stamp, self._read(path, status.st_mtime)
+            known = self._records[path.name] = stamp, self._read(path)
         return known[1]
 
-    def _read(self, path: Path, used: float) -> Offer | None:
-        data = read_record(path) or {}
-        base = data.get("base_image")
-        name, tag, digest = data.get("recipe"), data.get("base"), data.get("digest")
-        if not (isinstance(name, str) and is_repository(name) and isinstance(tag, str) and is_digest(digest)):
+    def _read(self, path: Path) -> Offer | None:
+        image = read_image(path)
+        if image is None or not (is_repository(image.recipe) and is_tag(image.base)):
             return None
-        if self._manifest(Digest(str(digest))) is None:
+        if self._manifest(image.digest) is None:
             return None
-        reference = str(base.get("reference")) if isinstance(base, dict) else None
-        return Offer(name, tag, Digest(str(digest)), reference, used)
+        return Offer(image.recipe, image.base, image.digest, image.base_image, image.used)
 
     def _manifest(self, digest: Digest) -> Manifest | None:
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING
 
@@ -10,7 +11,8 @@ from builder.oci.assemble import Image
 from builder.oci.dockerarchive import write_archive
 from builder.oci.layout import BlobSource
 from builder.oci.manifest import Descriptor
-from builder.share.parcel import Parcel, parcel_of, serving
+from builder.share.parcel import Parcel, parcel_of, said, serving
+from builder.share.server import USER
 from builder.store.blobs import rereading
 from builder.store.store import Store
 
@@ -27,14 +29,27 @@ def load_image(
     Others get all layers as a stream. base_blob: gives the layers of the base. say: receives what was moved. Raises
     UsageError for an invalid name.
     """
+    with _daemon() as daemon:
+        if daemon.host.startswith("unix://") and _pull(daemon, parcel_of(image, recipe), store, name, say):
+            return
+        rereading(lambda: daemon.load(lambda out: _write(out, image, store, name, base_blob)))
+
+
+def check_docker() -> None:
+    """Raises EngineError when no daemon answers: a build that loads its image asks before it begins."""
+    with _daemon():
+        pass
+
+
+@contextlib.contextmanager
+def _daemon() -> Iterator[Daemon]:
+    """docker's daemon; its errors name another way."""
     # Imported here: the docker SDK takes 0.3 s, and only a load needs it.
     from builder.engine.daemon import Daemon
 
     try:
         with Daemon() as daemon:
-            if daemon.host.startswith("unix://") and _pull(daemon, parcel_of(image, recipe), store, name, say):
-                return
-            rereading(lambda: daemon.load(lambda out: _write(out, image, store, name, base_blob)))
+            yield daemon
     except EngineError as error:
         steps = [error.next, "or build with --output oci:DIR and copy it with skopeo"]
         raise error.replaced(next="; ".join(filter(None, steps))) from error
@@ -44,13 +59,13 @@ def _pull(daemon: Daemon, parcel: Parcel, store: Store, name: str, say: Callable
     """Let the daemon pull the image; False when it cannot reach this process."""
     with serving(parcel, store) as counter:
         try:
-            parcel.pull(daemon, counter.server.host, counter.token, name)
+            parcel.pull(daemon, counter.server.host, (USER, counter.token), name)
         except EngineError:
             # A daemon in a virtual machine or another network namespace has another loopback.
             if counter.server.requests:
                 raise
             return False
-        say(f"docker pulled {counter.said(parcel)}")
+        say(f"docker pulled {said(parcel, counter.moved)}")
     return True
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from builder.digest import Digest
 from builder.errors import EngineError, PinError
 from builder.oci.assemble import Image
 from builder.share.library import Library, Offer
-from builder.share.server import USER, Server
+from builder.share.server import Server
 from builder.store.store import Store
 
 if TYPE_CHECKING:
@@ -38,13 +38,13 @@ class Parcel:
         """Whether docker's id of an image is this one: its digest, or with overlay2 that of its configuration."""
         return id in (self.digest, self.config)
 
-    def pull(self, daemon: Daemon, host: str, token: str, name: str) -> None:
-        """Make a daemon pull from a server at HOST:PORT and give the image this name.
+    def pull(self, daemon: Daemon, host: str, login: tuple[str, str], name: str) -> None:
+        """Make a daemon pull from a server at HOST:PORT and give the image this name. login: user and password.
 
         Raises EngineError, and PinError when docker then has another image under this name.
         """
         source = f"{host}/{self.repository}@{self.digest}"
-        daemon.pull(source, platform=self.platform, login={"username": USER, "password": token})
+        daemon.pull(source, platform=self.platform, login={"username": login[0], "password": login[1]})
         daemon.tag(source, name)
         found = daemon.image_id(name)
         if not self.is_image(found):
@@ -72,10 +72,11 @@ class Counter:
     token: str
     moved: dict[Digest, int]
 
-    def said(self, parcel: Parcel) -> str:
-        """The layers and bytes, for a person."""
-        layers, size = parcel.layers, sum(self.moved.values())
-        return f"{len(layers & self.moved.keys())} of {len(layers)} layers, {size / 1e6:.1f} MB"
+
+def said(parcel: Parcel, moved: Mapping[Digest, int]) -> str:
+    """The layers and bytes that moved, for a person. moved: bytes by blob."""
+    layers, size = parcel.layers, sum(moved.values())
+    return f"{len(layers & moved.keys())} of {len(layers)} layers, {size / 1e6:.1f} MB"
 
 
 @contextmanager

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import hmac
+import io
 import ipaddress
 import json
 import re
@@ -19,15 +19,15 @@ from builder.errors import BuilderError, EngineError
 from builder.oci.manifest import OCI_INDEX
 from builder.regular import open_regular
 from builder.share.library import Blob, Library
+from builder.share.received import Requests, byte_range, password
 
 USER = "builder"
 """The name to log in with; any other does as well."""
 _CONNECTIONS = 64
 """Open at the same time; docker opens about four."""
 _SILENCE = 60.0
-"""Seconds that a client may neither send nor receive."""
+"""Seconds that a client may not take any byte of an answer."""
 _PATH = re.compile(r"/v2/(?P<name>.{1,255}?)/(?P<kind>manifests|blobs|referrers|tags)/(?P<item>[A-Za-z0-9_.:-]{1,140})")
-_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 
 Sent = Callable[[str, Digest, int], None]
 """Receives the address of a client, a blob and the number of its bytes that were sent."""
@@ -73,6 +73,7 @@ class Server:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._http.ending = True
         self._http.shutdown()
         self._http.server_close()
 
@@ -101,6 +102,7 @@ class _Http(ThreadingHTTPServer):
         self.token = token
         self.sent = sent
         self.requests = 0
+        self.ending = False
         self.lock = Lock()
         self._free = BoundedSemaphore(_CONNECTIONS)
         super().__init__(address, _Handler)
@@ -113,7 +115,11 @@ class _Http(ThreadingHTTPServer):
         self.server_address = self.socket.getsockname()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        self._free.acquire()
+        while not self._free.acquire(timeout=0.1):
+            # The thread that ends the server waits for this one.
+            if self.ending:
+                self.shutdown_request(request)
+                return
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -128,13 +134,28 @@ class _Http(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # docker's containerd store tries TLS first, and HTTP then if the answer begins with HTTP; that of 0.9 does not.
+    default_request_version = "HTTP/1.0"
     server_version = "builder"
     sys_version = ""
     wbufsize = -1
     timeout = _SILENCE
     server: _Http
 
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self._received = Requests(self.connection, _SILENCE)
+        self.rfile = io.BufferedReader(self._received)
+
+    def handle_one_request(self) -> None:
+        self._received.begin()
+        super().handle_one_request()
+
     def do_GET(self) -> None:
+        if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
+            # Its body is not read, and must not be taken for the next request.
+            self.close_connection = True
         with self.server.lock:
             self.server.requests += 1
         if self._refused():
@@ -173,7 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._problem(403, "DENIED")
             return True
         kind, _, sent = self.headers.get("Authorization", "").partition(" ")
-        if kind.lower() == "basic" and hmac.compare_digest(_password(sent), token.encode()):
+        if kind.lower() == "basic" and hmac.compare_digest(password(sent), token.encode()):
             return False
         self._problem(401, "UNAUTHORIZED", {"WWW-Authenticate": 'Basic realm="builder"'})
         return True
@@ -220,7 +241,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._stream(blob, headers)
             return
         headers["Accept-Ranges"] = "bytes"
-        wanted = _range(self.headers.get("Range", ""), blob.size)
+        wanted = byte_range(self.headers.get("Range", ""), blob.size)
         if wanted is None:
             self._problem(416, "RANGE_INVALID", {"Content-Range": f"bytes */{blob.size}"})
             return
@@ -272,27 +293,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing: `sent` says what matters."""
-
-
-def _password(encoded: str) -> bytes:
-    try:
-        return base64.b64decode(encoded, validate=True).partition(b":")[2]
-    except ValueError:
-        return b""
-
-
-def _range(header: str, size: int) -> tuple[int, int] | None:
-    """The first byte and the one after the last that a Range header asks for (RFC 9110); None: there are none such.
-
-    Several ranges, and what is no range of bytes, count as no header.
-    """
-    found = _RANGE.fullmatch(header.strip())
-    if found is None or not (found[1] or found[2]):
-        return 0, size
-    if not found[1]:
-        count = int(found[2])
-        return (max(0, size - count), size) if count and size else None
-    start, end = int(found[1]), min(int(found[2]) + 1 if found[2] else size, size)
-    if found[2] and int(found[2]) < start:
-        return 0, size
-    return (start, end) if start < size else None

@@ -78,7 +78,12 @@ def write_site(folder: Path, files: Mapping[str, str]) -> None:
         for path in old - {folder / name for name in files}:
             path.unlink()
     except OSError as error:
-        raise UsageError(f"cannot write: {error.strerror}", id="site-not-writable", where=str(folder)) from None
+        raise UsageError(
+            f"cannot write: {error.strerror}",
+            id="site-not-writable",
+            where=str(folder),
+            next="name a folder that you can write",
+        ) from None
 
 
 def _own(folder: Path) -> set[Path]:
@@ -86,8 +91,9 @@ def _own(folder: Path) -> set[Path]:
     if not folder.exists() or not any(folder.iterdir()):
         return set()
     pages = {folder / "index.html", *(folder / "images").glob("*.html")}
-    for path in sorted(pages):
-        if not path.is_file() or path.is_symlink() or not _is_page(path):
+    for path in sorted({*pages, folder / "images"}):
+        # A link would lead the pages, and the removal of old ones, to another folder.
+        if path.is_symlink() or (path in pages and not (path.is_file() and _is_page(path))):
             raise UsageError(
                 f"{path.relative_to(folder)} is no page of a site",
                 id="site-folder-foreign",

@@ -10,14 +10,16 @@ from builder.attest.keys import PublicKey
 from builder.attest.score import image_level, scores
 from builder.attest.spdx import MEDIA_TYPE as SPDX_TYPE
 from builder.attest.statement import STATEMENT
-from builder.errors import BuilderError, InvalidError, NetworkError
+from builder.errors import BuilderError, InvalidError, NetworkError, PinError
 from builder.model.plan import Plan
 from builder.model.reference import Reference
+from builder.plan.explain import INPUT_KINDS
+from builder.plan.imageconfig import BASE_LABEL, RECIPE_LABEL
 from builder.project import Project
 from builder.registry.client import Registry
 from builder.registry.referrers import attached, read_attached
 from builder.registry.signed import Said, signed_statements
-from builder.site.facts import Package, Page, Proof, State
+from builder.site.facts import Package, Page, Proof, State, mapping
 from builder.site.stored import VENDOR, layers_of, overrides
 from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.remote import remote_image
@@ -27,7 +29,6 @@ from builder.verify.bundles import bundles_of
 
 _MOST = 20
 """Artifacts of one type that are looked at."""
-_KINDS = {"deb": "debian", "wheel": "python", "source": "source"}
 
 
 def remote_page(text: str, project: Project, keys: Sequence[PublicKey], client: Registry) -> Page:
@@ -36,12 +37,11 @@ def remote_page(text: str, project: Project, keys: Sequence[PublicKey], client: 
     image = remote_image(reference, client)
     pinned = reference.pinned(image.digest)
     plan = _plan(client, reference, image)
-    labels = image.settings.get("Labels")
-    labels = labels if isinstance(labels, dict) else {}
-    recipe = str(labels.get("org.builder.recipe") or reference.repository.rpartition("/")[2])[:100]
+    labels = mapping(image.settings.get("Labels"))
+    recipe = str(labels.get(RECIPE_LABEL) or reference.repository.rpartition("/")[2])[:100]
     return Page(
         recipe=recipe,
-        base=str(labels.get("org.builder.base") or "unknown base")[:100],
+        base=str(labels.get(BASE_LABEL) or "unknown base")[:100],
         digest=image.digest,
         place=str(reference),
         commands={"Pull it": f"docker pull {pinned}", "Rebuild and compare it": f"builder verify {pinned}"},
@@ -71,7 +71,7 @@ def _plan(client: Registry, reference: Reference, image: OpenedImage) -> Plan | 
 
 def _packages(plan: Plan | None) -> list[Package]:
     inputs = [item for layer in plan.layers for item in layer.inputs] if plan is not None else []
-    found = {Package(_KINDS[item.kind], item.package, item.version) for item in inputs if item.kind in _KINDS}  # type: ignore[arg-type]
+    found = {Package(INPUT_KINDS[item.kind], item.package, item.version) for item in inputs if item.kind in INPUT_KINDS}
     return sorted(found)
 
 
@@ -82,7 +82,7 @@ def _report(client: Registry, reference: Reference, image: OpenedImage) -> Repor
             return parse_results(
                 read_attached(client, reference, descriptor, LIMIT).payload, image.digest, str(reference)
             )
-        except InvalidError:
+        except (InvalidError, PinError):
             continue
     return None
 
@@ -97,8 +97,8 @@ def _attachments(client: Registry, reference: Reference, image: OpenedImage, pla
 def _signatures(
     client: Registry, reference: Reference, image: OpenedImage, keys: Sequence[PublicKey]
 ) -> Iterator[Proof]:
-    count = sum(len(attached(client, reference, image.digest, kind)[:_MOST]) for kind in (ENVELOPE, STATEMENT))
     if not keys:
+        count = sum(len(attached(client, reference, image.digest, kind)[:_MOST]) for kind in (ENVELOPE, STATEMENT))
         text = f"{count} statements are attached, and none was checked" if count else "no statement is attached"
         yield Proof("Signed", "unknown", text)
         return

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any
 
 from builder.errors import BuilderError
 from builder.project import Project
@@ -12,7 +11,6 @@ from builder.site.facts import Layer, Override, Package, Page, Proof, changes_be
 from builder.smoke.image.opened import OpenedImage, open_image
 from builder.smoke.results import read_results, results_folder
 from builder.store.images import StoredImage, stored_images
-from builder.store.records import read_record
 from builder.store.store import Store
 
 VENDOR = "What the image of a vendor brings is not listed."
@@ -68,7 +66,7 @@ def _page(
     store: Store, project: Project, series: Sequence[tuple[StoredImage, OpenedImage]], options: str | None
 ) -> Page:
     (image, opened), older = series[0], series[1:]
-    layers, packages = layers_of(opened), _packages(store, image)
+    layers, packages = layers_of(opened), _packages(image)
     before = next((item for item in older if item[0].digest != image.digest), None)
     account = contents("", opened.config, layers, packages)
     if options is None:
@@ -94,16 +92,12 @@ def _page(
         overrides=overrides(project, image.recipe),
         earlier=[(old.digest, str(found.config.get("created", ""))[:10]) for old, found in older][:_SERIES],
         previous=before[0].digest if before else None,
-        changes=changes_between(
-            contents("", before[1].config, layers_of(before[1]), _packages(store, before[0])), account
-        )
+        changes=changes_between(contents("", before[1].config, layers_of(before[1]), _packages(before[0])), account)
         if before
         else (),
     )
 
 
-def _packages(store: Store, image: StoredImage) -> list[Package]:
-    record: Mapping[str, Any] = read_record(store.root / "images" / f"{image.key}.json") or {}
-    rows = record.get("layers")
-    files = {str(name) for row in rows if isinstance(row, dict) for name in mapping(row.get("inputs"))} if rows else ()
+def _packages(image: StoredImage) -> list[Package]:
+    files = {str(name) for row in image.rows.values() for name in mapping(row.get("inputs"))}
     return sorted({package for file in files if (package := package_of(file)) is not None})

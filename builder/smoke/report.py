@@ -13,6 +13,9 @@ from builder.text import printable
 Status = Literal["pass", "warn", "fail", "not-run"]
 """warn: a problem that does not fail the image."""
 
+_NARROW = 100
+"""Columns below which a finding does not fit beside the name of its check."""
+
 
 @dataclass(frozen=True)
 class Result:
@@ -103,11 +106,14 @@ class Report:
         return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
     def as_table(self, *, width: int | None = None, color: bool = False) -> str:
-        """A table for a terminal. width: in columns; None: rich detects it."""
+        """A table for a terminal, or a list for a narrow one. width: in columns; None: rich detects it."""
         from rich.console import Console
+        from rich.padding import Padding
         from rich.table import Table
         from rich.text import Text
 
+        out = io.StringIO()
+        console = Console(file=out, width=width, force_terminal=color, no_color=not color)
         styles = {"pass": "green", "warn": "yellow", "fail": "bold red", "not-run": "yellow"}
         table = Table(box=None, pad_edge=False)
         for title in ("check", "tier", "result", "time"):
@@ -117,10 +123,16 @@ class Report:
             time = f"{result.seconds:.1f} s" if result.seconds >= 0.05 else ""
             # Text, not markup: messages contain output of the image.
             status = Text(result.status.replace("-", " "), style=styles[result.status])
-            table.add_row(Text(result.id), result.tier, status, time, Text(printable(result.message)))
-        out = io.StringIO()
-        console = Console(file=out, width=width, force_terminal=color, no_color=not color)
-        console.print(table)
+            message = Text(printable(result.message))
+            if console.width < _NARROW:
+                status.pad_right(7 - len(status))
+                console.print(Text.assemble(status, f"  {result.tier:6}  {result.id}"))
+                if result.message:
+                    console.print(Padding(message, (0, 0, 0, 4)))
+            else:
+                table.add_row(Text(result.id), result.tier, status, time, message)
+        if table.row_count:
+            console.print(table)
         for note in self.notes:
             console.print(Text(printable(note)))
         console.print(Text(self.summary()))

@@ -19,7 +19,7 @@ from builder.text import escaped
 
 MEDIA_TYPE = "application/vnd.builder.smoke.results.v1+json"
 """The media type of the file when it is attached to an image, and the type of that artifact."""
-LIMIT = 64 << 20
+LIMIT = 4 << 20
 """bytes"""
 
 

@@ -12,13 +12,12 @@ from packaging.version import Version
 from builder.atomic import write_file
 from builder.derive import cuda_section, cuda_version
 from builder.errors import InvalidError, PinError, UsageError
-from builder.folders import shipped_root
 from builder.inputs.hosts import wheel_indexes
 from builder.knowledge.table import Table, load_table
 from builder.lock.findings import LockReport
 from builder.lock.freshness import REQUESTS
 from builder.lock.refresh import refresh
-from builder.lock.requesting import with_wheels
+from builder.lock.requesting import with_request
 from builder.lock.selection import LockContext
 from builder.lock.wheels import pinned_versions, resolve_wheels, target_tags
 from builder.model.base import Base
@@ -95,7 +94,7 @@ def make_base(project: Project, name: str, version: str, say: Say) -> Made:
         for distribution, modules in foreign.items()
         if not (distribution == "vllm" and deep_gemm)
     ]
-    text = base_text(name, section, found, deep_gemm=deep_gemm, notes=notes, shipped=root == shipped_root())
+    text = base_text(name, section, found, deep_gemm=deep_gemm, notes=notes)
     write_file(path, text.encode())
     base = Project(project.roots).base(name)
     return Made(base, release, (path, *files), tuple(notes))
@@ -194,7 +193,7 @@ def _lock(
     before = read_text(path) if path.exists() else None
     text = before or ""
     for name, (comment, wanted_request) in reversed(added.items()):
-        text = with_wheels(text, name, wanted_request, comment)
+        text = with_request(text, name, wanted_request, comment)
     write_file(path, text.encode())
     report = LockReport()
     try:

@@ -10,17 +10,13 @@ from builder.stack.contents import Overlap
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 
-SCHEMA = "# yaml-language-server: $schema=../../builder/schemas/base.json"
-"""The first line of a base in a checkout of builder, for editors."""
 
-
-def base_text(name: str, section: str, found: Overlap, *, deep_gemm: bool, notes: Sequence[str], shipped: bool) -> str:
+def base_text(name: str, section: str, found: Overlap, *, deep_gemm: bool, notes: Sequence[str]) -> str:
     """The file of a hermetic base.
 
-    section: with vLLM's wheels. deep_gemm: it is not compiled for this Python. shipped: the file is one of builder's.
+    section: with vLLM's wheels. deep_gemm: it is not compiled for this Python.
     """
     lines = [
-        *([SCHEMA] if shipped else []),
         "# Facts and layers of this base follow from its lock sections and recipes/families/hermetic.yaml.",
         f"name: {name}",
     ]

@@ -100,7 +100,10 @@ def _layer_problem(store: Store, path: Path) -> str:
             return f"the blob {digest} is missing"
     if store.blob(record.digest).lstat().st_size != record.size:
         return f"the blob {record.digest} has another size"
-    receipt = read_regular(store.blob(record.receipt), SMALL)
+    try:
+        receipt = read_regular(store.blob(record.receipt), SMALL)
+    except OSError as error:
+        return f"its receipt cannot be read: {error.strerror}"
     return "" if is_receipt_of(receipt, key, record.digest) else "its receipt is of another layer"
 
 

@@ -7,13 +7,14 @@ import stat
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from builder.digest import Digest
 from builder.jsontext import parse_json
 from builder.regular import read_regular
 from builder.store.records import read_record
 from builder.store.removal import remove
-from builder.store.retention import Contents, GcReport, Item, Policy, Record, decide, digests
+from builder.store.retention import Contents, GcReport, Item, Policy, Record, decide, digests, rows
 from builder.store.store import SMALL, Store
 
 
@@ -57,7 +58,9 @@ def read_contents(store: Store) -> Contents:
 def _record(store: Store, path: Path) -> Record:
     data = read_record(path) or {}
     item = replace(_item(store, path), used=path.lstat().st_mtime)
-    return Record(item, data, _receipt_inputs(store, data.get("receipt")))
+    found = _receipt(store, data.get("receipt"))
+    names = {str(row.get("digest")): str(row.get("name")) for row in rows(found.get("used"))}
+    return Record(item, data, digests(found.get("used")), str(found.get("layer", "")), names)
 
 
 def _item(store: Store, path: Path) -> Item:
@@ -76,14 +79,15 @@ def _item(store: Store, path: Path) -> Item:
     return Item(name, status.st_ctime, sum(seen.values()))
 
 
-def _receipt_inputs(store: Store, receipt: object) -> frozenset[str]:
-    """The digests in a layer's receipt; none when there is no receipt or it is damaged."""
+def _receipt(store: Store, receipt: object) -> dict[str, Any]:
+    """A layer's receipt; empty when there is none, or when it is damaged."""
     if not isinstance(receipt, str):
-        return frozenset()
+        return {}
     try:
-        return digests(parse_json(read_regular(store.blob(Digest(receipt)), SMALL))["used"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return frozenset()
+        found = parse_json(read_regular(store.blob(Digest(receipt)), SMALL))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _sizes(status: os.stat_result) -> tuple[int, int]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from builder.digest import Digest, is_digest
@@ -18,8 +18,9 @@ _MOST_PUSHED = 20
 class StoredImage:
     """An image in the store. key: of its plan. used: the time of its last use, in seconds since 1970.
 
-    layers: the key of each layer by id, "" for one without files. params: the parameters of each layer, by id. pushed:
-    the references that it was pushed to.
+    layers: the key of each layer by id, "" for one without files. params: the parameters of each layer, by id. rows:
+    what the record says of each layer. base_image: the reference of a vendor's base. pushed: the references that it was
+    pushed to.
     """
 
     key: str
@@ -30,6 +31,8 @@ class StoredImage:
     digest: Digest
     layers: dict[str, str]
     params: dict[str, dict[str, Any]]
+    rows: dict[str, dict[str, Any]]
+    base_image: str | None
     pushed: tuple[str, ...] = ()
 
 
@@ -44,26 +47,29 @@ def note_push(store: Store, key: str, reference: str) -> None:
 
 def stored_images(store: Store) -> list[StoredImage]:
     """The images of a store, the last used first. Damaged records are left out, as if they were absent."""
-    return sorted(_images(store), key=lambda image: -image.used)
+    found = map(read_image, (store.root / "images").glob("*.json"))
+    return sorted((image for image in found if image is not None), key=lambda image: -image.used)
 
 
-def _images(store: Store) -> Iterator[StoredImage]:
-    for path in (store.root / "images").glob("*.json"):
-        # A record that another process removes or that has other types.
-        with contextlib.suppress(OSError, KeyError, TypeError, AttributeError):
-            data = read_record(path) or {}
-            rows = {str(row["id"]): row for row in data["layers"]}
-            if not is_digest(data["digest"]):
-                continue
-            profile = data.get("profile")
-            yield StoredImage(
-                path.stem,
-                path.lstat().st_mtime,
-                str(data["recipe"]),
-                str(data["base"]),
-                profile if profile is None else str(profile),
-                Digest(data["digest"]),
-                {name: str(row["key"]) for name, row in rows.items()},
-                {name: dict(row.get("params", {})) for name, row in rows.items()},
-                tuple(map(str, data.get("pushed", ()))),
-            )
+def read_image(path: Path) -> StoredImage | None:
+    """The image of a record; None for a damaged one, and for one that another process removes meanwhile."""
+    with contextlib.suppress(OSError, KeyError, TypeError, AttributeError):
+        data = read_record(path) or {}
+        rows = {str(row["id"]): row for row in data["layers"]}
+        if not is_digest(data["digest"]):
+            return None
+        profile, base = data.get("profile"), data.get("base_image")
+        return StoredImage(
+            path.stem,
+            path.lstat().st_mtime,
+            str(data["recipe"]),
+            str(data["base"]),
+            profile if profile is None else str(profile),
+            Digest(data["digest"]),
+            {name: str(row["key"]) for name, row in rows.items()},
+            {name: dict(row.get("params", {})) for name, row in rows.items()},
+            rows,
+            str(base.get("reference")) if isinstance(base, dict) else None,
+            tuple(map(str, data.get("pushed", ()))),
+        )
+    return None

@@ -5,8 +5,10 @@ Kept are images, their layers, and the inputs of these. Everything is a cache: i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+import math
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 Kind = Literal["images", "layers", "inputs", "unpacked"]
@@ -18,11 +20,13 @@ class Policy:
     """older_than: the age in seconds since the last use above which things are removed.
 
     Without an age, the last image of each recipe and base is kept; with one, every image that was used since then.
-    keep_inputs: keep inputs that no kept image needs.
+    keep_inputs: keep inputs that no kept image needs. max_used: the bytes to keep; what was used least recently goes
+    until the rest fits, whatever the other rules keep.
     """
 
     keep_inputs: bool = False
     older_than: float | None = None
+    max_used: int | None = None
 
 
 @dataclass(frozen=True)
@@ -48,12 +52,14 @@ class Item:
 class Record:
     """The record of an image or layer. data: its JSON object, empty when damaged; members may have any type.
 
-    inputs: the digests in a layer's receipt.
+    inputs: the digests in a layer's receipt. layer: the layer's name there. names: those of its inputs, by digest.
     """
 
     item: Item
     data: dict[str, Any]
     inputs: frozenset[str] = frozenset()
+    layer: str = ""
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,11 +81,21 @@ class Total:
     linked: int = 0
 
 
+@dataclass(frozen=True)
+class Gone:
+    """Something that is removed. name: of a recipe and base, a layer, or a file. size: the bytes that this frees."""
+
+    kind: Kind
+    name: str
+    digest: str
+    size: int
+
+
 @dataclass
 class GcReport:
     """What is removed and what is kept. images: the kept ones. busy: whether other processes use the store.
 
-    removed: paths below the root, records before the blobs that they name.
+    paths: what is removed, below the root, records before the blobs that they name. gone: the same by name.
     """
 
     removed: dict[Kind, Total] = field(default_factory=lambda: {kind: Total() for kind in KINDS})
@@ -87,11 +103,17 @@ class GcReport:
     images: list[dict[str, Any]] = field(default_factory=list)
     busy: bool = False
     paths: list[str] = field(default_factory=list)
+    gone: list[Gone] = field(default_factory=list)
 
     @property
     def freed(self) -> int:
         """The bytes that the removal frees."""
         return sum(total.size for total in self.removed.values())
+
+    @property
+    def used(self) -> int:
+        """The bytes of what is kept."""
+        return sum(total.size + total.linked for total in self.kept.values())
 
 
 def decide(contents: Contents, policy: Policy, claims: Collection[str] | None, now: float) -> GcReport:
@@ -99,12 +121,57 @@ def decide(contents: Contents, policy: Policy, claims: Collection[str] | None, n
 
     claims: the digests and paths that other living processes claim; None when there is no other process.
     """
+    if policy.max_used is not None:
+        return _fitting(contents, policy, policy.max_used, claims, now)
     decision = _Decision(policy, frozenset(claims or ()), now, GcReport(busy=claims is not None))
     keys = decision.images(contents.images)
     decision.layers(contents.layers, keys)
     decision.blobs(contents.blobs)
     decision.unpacked(contents.unpacked)
+    decision.report.gone = _named(contents, frozenset(decision.report.paths))
     return decision.report
+
+
+def _fitting(contents: Contents, policy: Policy, most: int, claims: Collection[str] | None, now: float) -> GcReport:
+    """The rules without a size if what they keep fits, else the oldest age at which what was used since then fits."""
+    report = decide(contents, replace(policy, max_used=None), claims, now)
+    if report.used <= most:
+        return report
+    items = (*(record.item for record in (*contents.images, *contents.layers)), *contents.blobs, *contents.unpacked)
+    # Just above an item's age, the item is kept as well. An older age keeps no less.
+    ages = sorted(
+        {now - item.used for item in items if policy.older_than is None or now - item.used < policy.older_than}
+    )
+    fits = bisect_right(ages, most, key=lambda age: _by_age(contents, math.nextafter(age, math.inf), claims, now).used)
+    return _by_age(contents, math.nextafter(ages[fits - 1], math.inf) if fits else 0.0, claims, now)
+
+
+def _by_age(contents: Contents, age: float, claims: Collection[str] | None, now: float) -> GcReport:
+    return decide(contents, Policy(older_than=age), claims, now)
+
+
+def _named(contents: Contents, paths: Collection[str]) -> list[Gone]:
+    """What has these paths, by name. Blobs of images and layers count to these; a file that none uses is `?`."""
+    sizes = {f"sha256:{blob.stem}": blob.size for blob in contents.blobs if blob.path in paths}
+    names: dict[str, str] = {}
+    for record in contents.layers:
+        names |= record.names
+    found: list[Gone] = []
+    for image in contents.images:
+        for row in rows(image.data.get("layers")):
+            names |= {f"sha256:{hex}": str(name) for name, hex in _map(row.get("inputs")).items()}
+        if image.item.path in paths:
+            title = f"{image.data.get('recipe')} on {image.data.get('base')}" if image.data else "damaged record"
+            size = image.item.size + sum(sizes.pop(blob, 0) for blob in _image_blobs(image.data))
+            found.append(Gone("images", title, str(image.data.get("digest", "")), size))
+    for layer in contents.layers:
+        if layer.item.path in paths:
+            blobs = _texts(layer.data.get(name) for name in ("digest", "listing", "receipt"))
+            size = layer.item.size + sum(sizes.pop(blob, 0) for blob in blobs)
+            found.append(Gone("layers", layer.layer or layer.item.stem, str(layer.data.get("digest", "")), size))
+    found += [Gone("inputs", names.get(digest, "?"), digest, size) for digest, size in sizes.items()]
+    found += [Gone("unpacked", item.stem, "", item.size) for item in contents.unpacked if item.path in paths]
+    return found
 
 
 @dataclass
@@ -131,7 +198,7 @@ class _Decision:
             if not self._keep("images", image.item, wanted and bool(image.data)):
                 continue
             self.needed |= blobs
-            for layer in _rows(image.data.get("layers")):
+            for layer in rows(image.data.get("layers")):
                 keys.add(str(layer.get("key")))
                 self.inputs |= {f"sha256:{value}" for value in _map(layer.get("inputs")).values()}
                 self.inputs |= digests(layer.get("used"))
@@ -187,9 +254,9 @@ class _Decision:
         return kept
 
 
-def digests(rows: object) -> frozenset[str]:
+def digests(found: object) -> frozenset[str]:
     """The digests in the list `used` of a receipt or of an image's record, which may be damaged."""
-    return frozenset(str(row.get("digest")) for row in _rows(rows))
+    return frozenset(str(row.get("digest")) for row in rows(found))
 
 
 def _last_images(images: Iterable[Record]) -> set[str]:
@@ -212,7 +279,8 @@ def _texts(values: Iterable[object]) -> set[str]:
     return {value for value in values if isinstance(value, str) and value}
 
 
-def _rows(value: Any) -> list[dict[str, Any]]:
+def rows(value: Any) -> list[dict[str, Any]]:
+    """The objects in a list of a record, which may be damaged."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from .debs import MERGED, Package
 from .entry import Entry, UnpackError, content, directory, from_bytes, raw, symlink
@@ -25,6 +25,8 @@ COPIES = {
     "root/.bashrc": "usr/share/base-files/dot.bashrc",
 }
 
+STATUS_D = "var/lib/dpkg/status.d"
+
 _BUNDLE = 16 << 20
 
 SHADOW_DAY = 18262
@@ -42,11 +44,8 @@ def complete(tree: Mapping[str, Entry], packages: list[Package], today: int = SH
     for folder in MERGED:
         if folder not in tree and any(path.startswith(f"usr/{folder}/") for path in tree):
             made.append(symlink(folder, f"usr/{folder}"))
-    for link, target in ALTERNATIVES.items():
-        if target[1:] in tree:
-            name = link.rpartition("/")[2]
-            offer(symlink(link, f"/etc/alternatives/{name}"))
-            offer(symlink(f"etc/alternatives/{name}", target))
+    for link in _alternatives(tree):
+        offer(link)
     for path, source in COPIES.items():
         if source in tree:
             offer(from_bytes(path, content(tree[source])))
@@ -62,6 +61,27 @@ def complete(tree: Mapping[str, Entry], packages: list[Package], today: int = SH
     made += _certificates(tree)
     made += _dpkg(packages)
     return made
+
+
+def extend(tree: Mapping[str, Entry], packages: list[Package]) -> list[Entry]:
+    """Files to add to packages that are laid over a root.
+
+    A layer cannot add to dpkg's status file without replacing it. status.d, a file for each package, is what images
+    without dpkg have: inventories and scanners read both. dpkg itself lists the root's packages only.
+    """
+    status = {f"{STATUS_D}/{package.control.package}": package.control.installed() for package in packages}
+    return [
+        *(from_bytes(path, text.encode()) for path, text in status.items()),
+        *(link for link in _alternatives(tree) if link.path not in tree),
+    ]
+
+
+def _alternatives(tree: Mapping[str, Entry]) -> Iterator[Entry]:
+    for link, target in ALTERNATIVES.items():
+        if target[1:] in tree:
+            name = link.rpartition("/")[2]
+            yield symlink(link, f"/etc/alternatives/{name}")
+            yield symlink(f"etc/alternatives/{name}", target)
 
 
 def _accounts(tree: Mapping[str, Entry], today: int) -> list[Entry]:

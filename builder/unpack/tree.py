@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from . import debs, root, wheels
+from . import debs, patches, root, wheels
 from .bounds import FILES, NAMES, Budget
 from .entry import Entry, UnpackError, clean_path, directory, from_bytes, raw, symlink
 from .spool import Spool
 
 ALLOWED = ("etc", "opt", "srv", "usr")
 """Where a layer that is not a root may place files: plain folders of root with mode 0755 on every base."""
+
+OF_PACKAGES = ("var/lib", "var/cache")
+"""Where Debian packages over a root may place files too: such a layer fits only bases whose root is of Debian."""
+
+_LONG_NAME = re.compile(rb"[^/]{256}")
+"""Longer than a name that Linux's file systems hold: no engine could unpack the layer."""
 
 PLACED = "the layer's files"
 """The owner of the layer's own files, which win over files of packages and wheels."""
@@ -25,16 +32,21 @@ def entries(spec: Mapping[str, Any], locate: Locate, spool: Spool) -> list[Entry
     """The entries of a `files` layer's description, normalised. The spool must stay open while contents are read.
 
     spec keys: root, debs [{file}], wheels [{file, strip, into}], scheme, files [{path, link | content | directory,
-    mode}], shared (paths that several wheels hold; the first wheel's file is used). Raises UnpackError.
+    mode}], shared (paths that several wheels hold; the first wheel's file is used), and where there are any patches
+    [{wheel, source, folder, files}]. Raises UnpackError.
     """
     made: list[Entry] = []
+    overlays = [(item, locate(item["wheel"]), locate(item["source"])) for item in spec.get("patches", ())]
     found_debs = [(locate(item), item["file"]) for item in spec["debs"]]
     found_wheels = [locate(item) for item in spec["wheels"]]
-    budget = Budget(sum(path.stat().st_size for path in (*(path for path, _ in found_debs), *found_wheels)))
+    patched = [path for _, *paths in overlays for path in paths]
+    inputs = (*(path for path, _ in found_debs), *found_wheels, *patched)
+    budget = Budget(sum(path.stat().st_size for path in inputs))
     if spec["debs"]:
         unpacked, packages = debs.unpack(found_debs, spool, budget)
         made += unpacked
-        made += root.complete({entry.path: entry for entry in unpacked}, packages)
+        tree = {entry.path: entry for entry in unpacked}
+        made += root.complete(tree, packages) if spec["root"] else root.extend(tree, packages)
     scheme = wheels.Scheme(**spec["scheme"]) if spec["scheme"] else None
     stripped: dict[str, int] = {}
     for item, path in zip(spec["wheels"], found_wheels, strict=True):
@@ -46,10 +58,15 @@ def entries(spec: Mapping[str, Any], locate: Locate, spool: Spool) -> list[Entry
             made += wheels.install(path, item["file"], scheme, budget)
         else:
             raise UnpackError(f"{item['file']}: no site directory to install it into", id="wheel-site-missing")
+    for item, wheel, source in overlays:
+        if scheme is None:
+            raise UnpackError(f"{item['wheel']['file']}: no site directory to install it into", id="wheel-site-missing")
+        made += patches.overlay(wheel, source, item, scheme, budget)
     if empty := [path for path, count in stripped.items() if not count]:
         raise UnpackError(f"none of the layer's wheels has a file below {empty[0]}", id="wheel-part-missing")
     made += [placed(item) for item in spec["files"]]
-    return normalise(made, is_root=spec["root"], shared=frozenset(spec["shared"]))
+    also = OF_PACKAGES if spec["debs"] else ()
+    return normalise(made, is_root=spec["root"], shared=frozenset(spec["shared"]), also=also)
 
 
 def placed(item: Mapping[str, Any]) -> Entry:
@@ -62,8 +79,10 @@ def placed(item: Mapping[str, Any]) -> Entry:
     return from_bytes(path, item["content"].encode(), int(item.get("mode") or "0644", 8), PLACED)
 
 
-def normalise(found: Iterable[Entry], *, is_root: bool, shared: frozenset[str] = frozenset()) -> list[Entry]:
-    """Entries sorted by path, with all parents; of hard links, the first name is the file.
+def normalise(
+    found: Iterable[Entry], *, is_root: bool, shared: frozenset[str] = frozenset(), also: tuple[str, ...] = ()
+) -> list[Entry]:
+    """Entries sorted by path, with all parents; of hard links, the first name is the file. also: as in `check_place`.
 
     Raises UnpackError for two different entries at one path, for files below a file or link, for whiteouts, and, unless
     it is a root, for paths outside usr, opt, etc and srv and for set-user-id or set-group-id bits.
@@ -83,11 +102,13 @@ def normalise(found: Iterable[Entry], *, is_root: bool, shared: frozenset[str] =
             if tree[path].kind == "dir":
                 tree[path] = directory(path)
         for entry in tree.values():
-            check_place(entry)
+            check_place(entry, also)
     return _link_to_first(tree)
 
 
 def _put(tree: dict[str, Entry], entry: Entry, shared: frozenset[str]) -> None:
+    if _LONG_NAME.search(raw(entry.path)):
+        raise UnpackError(f"{entry.owner}: the name {entry.path[:200]!r} is too long", id="layer-name-too-long")
     if "/.wh." in f"/{entry.path}":
         raise UnpackError(
             f"/{entry.path}: a name that begins with .wh. deletes files of the layers below", id="layer-whiteout"
@@ -120,10 +141,12 @@ def _add_parents(tree: dict[str, Entry], path: str) -> int:
     return added
 
 
-def check_place(entry: Entry) -> None:
-    """Raises UnpackError for a path or a mode that only a root layer may have."""
+def check_place(entry: Entry, also: tuple[str, ...] = ()) -> None:
+    """Raises UnpackError for a path or a mode that only a root layer may have. also: more folders that may get files"""
     first = entry.path.partition("/")[0]
-    if first not in ALLOWED or (entry.path == first and entry.kind != "dir"):
+    inside = first in ALLOWED or entry.path.startswith(tuple(f"{folder}/" for folder in also))
+    above = entry.path in ALLOWED or any(f"{folder}/".startswith(f"{entry.path}/") for folder in also)
+    if not (inside or above) or (above and entry.kind != "dir"):
         raise UnpackError(
             f"a layer may not place /{entry.path}: only files below {', '.join('/' + name for name in ALLOWED)} keep "
             "their meaning on every base",

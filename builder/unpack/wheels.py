@@ -58,7 +58,7 @@ def _install(archive: zipfile.ZipFile, label: str, scheme: Scheme, budget: Budge
         rows.append((posixpath.relpath("/" + entry.path, "/" + scheme.site), digest, size))
 
     def add_made(entry: Entry, data: bytes) -> None:
-        add(entry, _record_hash((data,)), str(len(data)))
+        add(entry, record_hash((data,)), str(len(data)))
 
     for info in archive.infolist():
         if info.is_dir() or info.filename in (f"{info_dir}/RECORD", f"{info_dir}/INSTALLER"):
@@ -227,7 +227,8 @@ def _script(reference: str, scheme: Scheme, label: str) -> bytes:
     ).encode()
 
 
-def _record_hash(chunks: Iterable[bytes]) -> str:
+def record_hash(chunks: Iterable[bytes]) -> str:
+    """The hash of a file's content in the form of RECORD."""
     seen = hashlib.sha256()
     for chunk in chunks:
         seen.update(chunk)
@@ -236,4 +237,4 @@ def _record_hash(chunks: Iterable[bytes]) -> str:
 
 def _hash_of(entry: Entry) -> str:
     assert entry.read is not None
-    return _record_hash(entry.read())
+    return record_hash(entry.read())

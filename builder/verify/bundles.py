@@ -31,6 +31,8 @@ _SETS = "org.builder.set"
 _MOST_SETS = 200
 _MOST = 20
 """Bundles of one image that are read."""
+_ALL = 4 * LIMIT
+"""Bytes of all of them."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,11 @@ def bundles_of(client: Registry, reference: Reference, image: Digest) -> Iterato
         )
     found = False
     problem: BuilderError | None = None
+    left = _ALL
     for descriptor in listed[:_MOST]:
         try:
-            artifact = read_attached(client, reference, descriptor, LIMIT)
+            artifact = read_attached(client, reference, descriptor, min(LIMIT, left))
+            left -= len(artifact.payload)
             where = f"bundle {descriptor['digest']}"
             if artifact.subject != image:
                 raise InvalidError(

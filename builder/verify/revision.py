@@ -12,6 +12,7 @@ from pathlib import Path
 
 from builder.engine.process import output
 from builder.errors import InvalidError
+from builder.folders import FILE
 from builder.regular import read_regular
 from builder.text import is_plain_line
 
@@ -37,7 +38,7 @@ def revision_of(folder: Path) -> Revision | None:
     Only commands that run no program of the folder's own settings: `git status` would run filters and monitors.
     """
     commit = _git(folder, "rev-parse", "--verify", "HEAD^{commit}")
-    listing = _git(folder, "ls-tree", "-r", "-z", "HEAD", "--", *_FOLDERS)
+    listing = _git(folder, "ls-tree", "-r", "-z", "HEAD", "--", *_FOLDERS, FILE)
     if commit is None or listing is None or not _COMMIT.fullmatch(commit.strip()):
         return None
     committed = {}
@@ -57,7 +58,7 @@ def files_at(folder: Path, name: str) -> dict[str, bytes] | None:
     if name.startswith("-") or not is_plain_line(name):
         return None
     commit = (_git(folder, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") or "").strip()
-    listing = _git(folder, "ls-tree", "-r", "-z", commit, "--", *_FOLDERS) if _COMMIT.fullmatch(commit) else None
+    listing = _git(folder, "ls-tree", "-r", "-z", commit, "--", *_FOLDERS, FILE) if _COMMIT.fullmatch(commit) else None
     found: dict[str, bytes] = {}
     left = _LARGEST
     for line in filter(None, (listing or "").split("\0")):
@@ -89,7 +90,7 @@ def write_files(files: Mapping[str, bytes], folder: Path, where: str) -> None:
 def _files(folder: Path, sha256: bool) -> dict[str, str]:
     """The id that git gives to the content of each file of recipes and layers, by path."""
     found = {}
-    for path in (path for name in _FOLDERS for path in (folder / name).rglob("*")):
+    for path in (*folder.glob(FILE), *(path for name in _FOLDERS for path in (folder / name).rglob("*"))):
         relative = path.relative_to(folder).as_posix()
         if path.is_symlink():
             data = os.fsencode(path.readlink())

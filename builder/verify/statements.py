@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -34,6 +35,8 @@ from builder.registry.referrers import Artifact, attach_all, attached, read_atta
 from builder.registry.signed import MOST, signed_artifact
 from builder.verify.compare import Compared
 
+_PACKAGES = re.compile(r"/(?:dist|site)-packages(?![\w./-])")
+"""The folder that a step names when it installs for Python; a step that places one file names a path below it."""
 _NAMES = {PROVENANCE: "provenance", CYCLONEDX: "CycloneDX SBOM", SPDX: "SPDX SBOM"}
 
 
@@ -154,12 +157,18 @@ def _problem(kind: str, document: Mapping[str, Any], plan: Plan, wanted: Mapping
     except ValueError as error:
         return str(error)
     ours = expected(plan)
-    # What a base brings is not in the plan.
+    # What a base brings is not in the plan, nor are distributions that steps compile; those have no file of their own.
     hermetic = plan.base_image is None
+    compiled = any(layer.producer == "dockerfile" and _PACKAGES.search(layer.stages) for layer in plan.layers)
+    unplanned = [
+        purl
+        for purl, sha256 in listed.items()
+        if purl not in ours and not (compiled and purl.startswith("pkg:pypi/") and not sha256)
+    ]
     problems = {
         "lacks": [purl for purl in ours if purl not in listed],
         "has another hash for": [purl for purl in ours if purl in listed and listed[purl] != ours[purl]],
-        "lists what is not in the image:": [purl for purl in listed if purl not in ours] if hermetic else [],
+        "lists what is not in the image:": unplanned if hermetic else [],
     }
     return "; ".join(
         f"it {words} {', '.join(purls[:3])}{f' and {len(purls) - 3} more' if len(purls) > 3 else ''}"

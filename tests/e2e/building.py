@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,15 +31,20 @@ class Build:
 
 @dataclass(frozen=True)
 class Builds:
-    """What two machines built. full: nemotron-omni by buildah. by_buildah, by_docker: the small image.
-
-    unpacked: the end of unpacking the first, whose programs then run.
-    """
+    """What two machines built. full: nemotron-omni by buildah. by_docker: the small image."""
 
     full: Build
-    by_buildah: Build
     by_docker: Build
-    unpacked: Future[None]
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """An image in the registry: its reference by digest, and what to say to `builder` about it."""
+
+    reference: str
+    build: Build
+    what: list[str]
+    env: dict[str, str]
 
 
 def builder(*arguments: str, store: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -55,6 +59,13 @@ def build_on(machine: Machine, store: Path, engine: str, what: list[str], env: d
     done = machine.run([*measured, "build", *what, "--engine", engine, "--offline"], store, env)
     assert done.returncode == 0, done.stderr[-4000:]
     return Build(Digest(done.stdout.strip()), store, done.stderr, machine)
+
+
+def push(target: str, build: Build, what: list[str], env: dict[str, str] | None = None) -> Pushed:
+    """`builder push` to a tag."""
+    done = builder("push", target, *what, store=build.store, env=env)
+    assert done.returncode == 0, done.stderr
+    return Pushed(done.stdout.strip(), build, what, env or {})
 
 
 def fresh_store(inputs: Path, target: Path) -> Path:

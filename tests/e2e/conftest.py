@@ -1,7 +1,8 @@
 """Two images, built on two different machines; all tests here use them.
 
 nemotron-omni is built by buildah and compared with its golden digest. The small image, which has every kind of layer,
-is built by buildah and by docker. So NCCL is compiled once per run; the nightly job has docker compile it too.
+is built by docker, and a stranger verifies it with buildah. So NCCL is compiled once per run; the nightly job has
+docker compile it too.
 
 The cache of the tests keeps inputs (4 GB) between runs and, for the same code of `builder`, the layers of nemotron-omni
 and its unpacked files with their bytecode (12 GB): a second run on the same code does not make them again. With
@@ -23,18 +24,18 @@ from pathlib import Path
 
 import pytest
 
-from builder.plan.resolve import resolve
-from builder.project import Project
 from builder.smoke.cpu.runc import RuncRunner
 from builder.smoke.image.opened import open_image
 from builder.smoke.image.unpack import remove_tree, unpacked_root
 from builder.store.store import Store
 from tests.e2e import small_project
-from tests.e2e.building import SMALL, WHAT, Build, Builds, build_on, builder, copy_links, fresh_store
+from tests.e2e.building import SMALL, WHAT, Build, Builds, Pushed, build_on, builder, copy_links, fresh_store, push
 from tests.e2e.bytecode import compile_bytecode
 from tests.e2e.emulated import Emulated, run_emulated
 from tests.e2e.machines import Machine, without_emulation
-from tests.support.cache import INPUTS, TESTS_CACHE, seed_inputs
+from tests.support import prefetch
+from tests.support.cache import INPUTS, TESTS_CACHE
+from tests.support.nightly import NIGHTLY
 from tests.support.project import ROOT
 
 
@@ -77,18 +78,16 @@ def kept(_needs: None) -> Path:
 
 
 @pytest.fixture(scope="session")
-def inputs() -> Path:
-    """A store that keeps the inputs from one run to the next."""
+def inputs(_needs: None) -> Path:
+    """A store with every input, kept from one run to the next."""
+    prefetch.main()
     return INPUTS
 
 
 @pytest.fixture(scope="session")
 def context(folder: Path, inputs: Path) -> Path:
-    """The output of `render --context`, which fetches every input and unpacks the toolchains."""
+    """The output of `render --context` for nemotron-omni, with its unpacked toolchains: at night."""
     target = folder / "context"
-    project = Project()
-    plan = resolve(project, project.recipe("nemotron-omni"), base="hermetic")
-    seed_inputs(item.digest for layer in (*plan.layers, *plan.toolchains) for item in layer.inputs)
     done = builder("render", *WHAT, "--context", str(target), store=inputs)
     assert done.returncode == 0, done.stderr
     return target
@@ -123,7 +122,6 @@ def background() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture(scope="session")
 def builds(
-    context: Path,
     inputs: Path,
     folder: Path,
     kept: Path,
@@ -132,7 +130,7 @@ def builds(
     small: dict[str, str],
     background: ThreadPoolExecutor,
 ) -> Builds:
-    """Two machines build at the same time, with no way to run arm64 code; the first image is unpacked meanwhile."""
+    """Two machines build at the same time, with no way to run arm64 code."""
     ours, theirs = (fresh_store(inputs, folder / name) for name in ("alpha/store-one", "beta/store-two"))
     if (kept / "store").exists():
         copy_links(kept / "store", ours, "blobs", "layers")
@@ -142,9 +140,7 @@ def builds(
         if not (kept / "store").exists():
             copy_links(ours, kept / "new", "blobs", "layers")
             (kept / "new").rename(kept / "store")
-        unpacked = background.submit(unpack, full, kept)
-        by_buildah = build_on(alpha, ours, "buildah", SMALL, small)
-        return Builds(full, by_buildah, by_docker.result(), unpacked)
+        return Builds(full, by_docker.result())
 
 
 def unpack(first: Build, kept: Path) -> None:
@@ -163,20 +159,37 @@ def first(builds: Builds) -> Build:
 
 
 @pytest.fixture(scope="session")
-def sandbox(builds: Builds, kept: Path) -> Iterator[RuncRunner]:
+def unpacked(first: Build, kept: Path, background: ThreadPoolExecutor) -> Iterator[Future[None]]:
+    """The end of unpacking nemotron-omni, whose programs then run."""
+    running = background.submit(unpack, first, kept)
+    yield running
+    wait([running])
+    Store(first.store).unpacked.rename(kept / "unpacked")
+
+
+@pytest.fixture(scope="session")
+def sandbox(first: Build, unpacked: Future[None]) -> Iterator[RuncRunner]:
     """nemotron-omni, unpacked."""
-    builds.unpacked.result()
-    place = Store(builds.full.store).unpacked
-    runner = RuncRunner(open_image(builds.full.store, builds.full.digest), place)
+    unpacked.result()
+    runner = RuncRunner(open_image(first.store, first.digest), Store(first.store).unpacked)
     yield runner
     runner.close()
-    place.rename(kept / "unpacked")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def emulated(first: Build, sandbox: RuncRunner, background: ThreadPoolExecutor) -> Iterator[Future[Emulated]]:
+def _early(request: pytest.FixtureRequest) -> None:
+    """Start what takes minutes before the first test, when a test needs it."""
+    if any("emulated" in item.fixturenames for item in request.session.items):  # type: ignore[attr-defined]
+        request.getfixturevalue("emulated")
+
+
+@pytest.fixture(scope="session")
+def emulated(
+    request: pytest.FixtureRequest, first: Build, unpacked: Future[None], background: ThreadPoolExecutor
+) -> Iterator[Future[Emulated]]:
     """What takes minutes under qemu, in the background of all other tests."""
-    running = background.submit(run_emulated, first, sandbox)
+    sandbox = request.getfixturevalue("sandbox") if NIGHTLY else None
+    running = background.submit(run_emulated, first, unpacked, sandbox)
     yield running
     wait([running])
 
@@ -204,3 +217,9 @@ def registry(folder: Path) -> Iterator[str]:
     server.terminate()
     server.wait()
     shutil.rmtree(folder / "registry", ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def shared(builds: Builds, small: dict[str, str], registry: str) -> Pushed:
+    """The small image in the registry."""
+    return push(f"{registry}/team/small:test", builds.by_docker, SMALL, small)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from tests.support.nightly import NIGHTLY
 
 STRANGER = "54321:54321"
 INSIDE = Path(__file__).with_name("inside.py").read_text()
-SLOW_CHECKS = {"serve-command", "starts-without-gpu", *(() if NIGHTLY else ("vllm-import",))}
-"""Each loads vLLM or all of its server, many minutes where arm64 code is emulated: these run on the arm64 runners."""
+SLOW_CHECKS = {"serve-command", "starts-without-gpu", *(() if NIGHTLY else ("vllm-import", "non-root"))}
+"""Each loads vLLM or all of its server, or torch a second time (`non-root`): many minutes where arm64 code is emulated.
+All run on the arm64 runners; what they find is in tests/integration/test_smoke_running.py."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,10 @@ class Emulated:
     found: dict[str, Any]
 
 
-def run_emulated(first: Build, sandbox: RuncRunner) -> Emulated:
+def run_emulated(first: Build, unpacked: Future[None], sandbox: RuncRunner | None) -> Emulated:
     """Run both, one after the other: an import compiles Python's bytecode, which the next one finds."""
-    return Emulated(cpu_tier(first), inside_sandbox(sandbox, "triton", "flashinfer", "audio") if NIGHTLY else {})
+    unpacked.result()
+    return Emulated(cpu_tier(first), inside_sandbox(sandbox, "triton", "flashinfer", "audio") if sandbox else {})
 
 
 def cpu_tier(first: Build) -> subprocess.CompletedProcess[str]:

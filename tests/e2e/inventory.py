@@ -63,13 +63,13 @@ def named(purl: str) -> str:
     return f"{ {'pypi': 'python'}.get(kind, kind) } {name} {version}"
 
 
-def check(document: dict[str, Any], installed: set[str]) -> None:
-    """An SBOM is valid, and lists what is installed, the compiled sources, the unpacked wheels and nothing else."""
+def check(document: dict[str, Any], installed: set[str]) -> set[str]:
+    """An SBOM is valid, and lists what is installed and nothing else of Debian and Python. Returns what else it lists:
+    compiled sources, unpacked wheels."""
     assert problems(document) == []
     listed = [named(purl) for purl in purls(document)]
     assert len(listed) == len(set(listed))
     others = {name for name in listed if not name.startswith(("deb ", "python "))}
+    assert len(installed) > 50
     assert set(listed) - others == installed
-    assert len(installed) > 300
-    assert "github nvidia/nccl v2.29.7-1" in others
-    assert all(name.startswith(("github nvidia/nccl ", "generic nvidia-")) for name in others)
+    return others

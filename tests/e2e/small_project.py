@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.store.store import Store
+from tests.e2e import small_extension, small_flashinfer
 from tests.support.project import ROOT, Sample, write_files
 from tests.support.tars import tar
 
@@ -19,6 +20,8 @@ RECIPE = "small"
 WHEELS = ("jinja2", "markupsafe", "msgspec", "numpy", "tqdm")
 """Python alone, with a library, with console scripts."""
 
+EXTENSION = {"name": "twice", "version": "1.0", "module": small_extension.MODULE}
+FLASHINFER = {"modules": [small_flashinfer.MODULE]}
 PROGRAM = '#include <stdio.h>\n#include "greeting.h"\nint main(void) { return puts(GREETING) < 0; }\n'
 KERNEL = "__global__ void twice(float *x) { x[threadIdx.x] *= 2; }\n"
 
@@ -65,12 +68,14 @@ def write_project(folder: Path, *stores: Store) -> Path:
     Its only input of its own is put into the stores.
     """
     made = Sample()
-    archive = source()
+    sources = {"hello/1.0": source(), "twice/1.0": small_extension.source()}
     for store in stores:
-        store.put(archive)
-    made.add_sources({"hello/1.0": archive})
+        for archive in sources.values():
+            store.put(archive)
+    made.add_sources(sources)
     made.files |= {
         "recipes/locks/small-wheels.json": some_wheels("vllm-0.20.0-cp313"),
+        f"recipes/locks/{small_extension.SECTION}.json": small_extension.section(*stores),
         "dockerfiles/layers/hello/layer.yaml": {
             "name": "hello",
             "title": "A program and a kernel",
@@ -112,7 +117,15 @@ def write_project(folder: Path, *stores: Store) -> Path:
             "title": "A small image",
             "model": {"id": "someone/small"},
             "base": "small",
-            "layers": ["hello", "ptxas", "marlin", "audio", "entrypoint"],
+            "layers": [
+                "hello",
+                {"extension": EXTENSION},
+                {"flashinfer": FLASHINFER},
+                "ptxas",
+                "marlin",
+                "audio",
+                "entrypoint",
+            ],
             "env": {"LAST": "word"},
             "serve": {"model": "someone/small", "flags": {"port": 8000}},
         },

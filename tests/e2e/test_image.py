@@ -1,6 +1,6 @@
 """The image in a registry and unpacked in a sandbox: what it holds, and its quick programs.
 
-Docker pulls the small image; the nightly job has docker pull and run nemotron-omni.
+The small image is pushed, listed, copied and pulled; the nightly job does the same with nemotron-omni, and runs it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from builder.registry.config import RegistriesConfig
 from builder.registry.referrers import attached, read_attached
 from builder.smoke.cpu.runc import RuncRunner
 from builder.smoke.cpu.runner import Command, run
-from tests.e2e.building import SMALL, WHAT, Build, Builds, builder
+from tests.e2e.building import WHAT, Build, Pushed, builder, push
 from tests.e2e.emulated import STRANGER, inside_docker, inside_sandbox
 from tests.e2e.inventory import check, independent
 from tests.support.nightly import NIGHTLY, nightly
@@ -33,11 +33,16 @@ pytestmark = [pytest.mark.engine, pytest.mark.registry, pytest.mark.qemu, pytest
 
 
 @pytest.fixture(scope="module")
-def pushed(first: Build, registry: str) -> str:
-    """The image's reference by digest after `builder push`."""
-    done = builder("push", f"{registry}/team/omni:test", *WHAT, store=first.store)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+def whole(first: Build, registry: str) -> Pushed:
+    """nemotron-omni in the registry."""
+    return push(f"{registry}/team/omni:test", first, WHAT)
+
+
+@pytest.fixture(scope="module", params=["shared", pytest.param("whole", marks=nightly)])
+def pushed(request: pytest.FixtureRequest) -> Pushed:
+    """An image in the registry: the small one, at night nemotron-omni too."""
+    found: Pushed = request.getfixturevalue(request.param)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +50,7 @@ def found(request: pytest.FixtureRequest) -> dict[str, Any]:
     """What inside.py found in a container, for a user without an entry in passwd: in docker's at night."""
     if not NIGHTLY:
         return inside_sandbox(request.getfixturevalue("sandbox"), "metadata", "nccl")
-    with pulled(request.getfixturevalue("pushed")) as image:
+    with pulled(request.getfixturevalue("whole").reference) as image:
         return inside_docker(image, "metadata", "nccl", "vllm")
 
 
@@ -57,50 +62,56 @@ def pulled(reference: str) -> Iterator[str]:
     subprocess.run(["docker", "image", "rm", "--force", reference], capture_output=True, check=False)
 
 
-def test_docker_pulls_an_image_by_its_digest(builds: Builds, small: dict[str, str], registry: str) -> None:
-    done = builder("push", f"{registry}/team/small:test", *SMALL, store=builds.by_buildah.store, env=small)
-    assert done.returncode == 0, done.stderr
-    with pulled(done.stdout.strip()) as image:
+def test_docker_pulls_an_image_by_its_digest(shared: Pushed) -> None:
+    with pulled(shared.reference) as image:
         shown = subprocess.run(["docker", "image", "inspect", image], capture_output=True, check=True).stdout
         (found,) = json.loads(shown)
     assert found["Architecture"] == "arm64"
-    assert found["RepoDigests"] == [f"{registry}/team/small@{builds.by_buildah.digest}"]
+    assert found["RepoDigests"] == [shared.reference]
 
 
-def test_the_registry_has_it_under_the_same_digest(first: Build, pushed: str) -> None:
-    assert pushed.endswith(f"/team/omni@{first.digest}")
+def test_the_registry_has_it_under_the_same_digest(pushed: Pushed) -> None:
+    first = pushed.build
+    assert pushed.reference.endswith(f"@{first.digest}")
     raw = subprocess.run(
-        ["skopeo", "inspect", "--tls-verify=false", "--raw", f"docker://{pushed}"], capture_output=True, check=True
+        ["skopeo", "inspect", "--tls-verify=false", "--raw", f"docker://{pushed.reference}"],
+        capture_output=True,
+        check=True,
     ).stdout
     assert raw == first.store.joinpath("blobs", *first.digest.split(":")).read_bytes()
     shown = subprocess.run(
-        ["skopeo", "inspect", "--tls-verify=false", f"docker://{pushed}"], capture_output=True, check=True
+        ["skopeo", "inspect", "--tls-verify=false", f"docker://{pushed.reference}"], capture_output=True, check=True
     )
     assert json.loads(shown.stdout)["Architecture"] == "arm64"
 
 
-def test_its_sboms_list_what_is_installed_and_nothing_else(first: Build, pushed: str, folder: Path) -> None:
+def test_its_sboms_list_what_is_installed_and_nothing_else(pushed: Pushed, folder: Path) -> None:
     metadata = folder / "metadata"
-    installed = independent(first.store, first.digest, metadata)
-    client, place = Registry(config=RegistriesConfig(), credentials=Credentials()), Reference.parse(pushed)
+    digest = pushed.build.digest
+    installed = independent(pushed.build.store, digest, metadata)
+    client, place = Registry(config=RegistriesConfig(), credentials=Credentials()), Reference.parse(pushed.reference)
     for kind in (cyclonedx.MEDIA_TYPE, spdx.MEDIA_TYPE):
-        (descriptor,) = attached(client, place, first.digest, kind)
-        check(json.loads(read_attached(client, place, descriptor, 1 << 22).payload), installed)
+        (descriptor,) = attached(client, place, digest, kind)
+        others = check(json.loads(read_attached(client, place, descriptor, 1 << 22).payload), installed)
+        if pushed.what == WHAT:
+            assert len(installed) > 300
+            assert "github nvidia/nccl v2.29.7-1" in others
+            assert all(name.startswith(("github nvidia/nccl ", "generic nvidia-")) for name in others)
     shutil.rmtree(metadata)
 
 
-def test_skopeo_copies_it_unchanged(first: Build, pushed: str, folder: Path) -> None:
+def test_skopeo_copies_it_unchanged(pushed: Pushed, folder: Path) -> None:
     target = folder / "copied"
-    subprocess.run(
-        ["skopeo", "copy", "--quiet", "--src-tls-verify=false", f"docker://{pushed}", f"oci:{target}:omni"], check=True
-    )
-    assert json.loads((target / "index.json").read_text())["manifests"][0]["digest"] == first.digest
+    source = f"docker://{pushed.reference}"
+    subprocess.run(["skopeo", "copy", "--quiet", "--src-tls-verify=false", source, f"oci:{target}:omni"], check=True)
+    assert json.loads((target / "index.json").read_text())["manifests"][0]["digest"] == pushed.build.digest
     shutil.rmtree(target)
 
 
-def test_a_second_push_sends_nothing(first: Build, pushed: str, registry: str) -> None:
-    done = builder("push", f"{registry}/team/omni:again", *WHAT, store=first.store)
-    assert done.stdout.strip() == pushed
+def test_a_second_push_sends_nothing(pushed: Pushed) -> None:
+    again = pushed.reference.partition("@")[0] + ":again"
+    done = builder("push", again, *pushed.what, store=pushed.build.store, env=pushed.env)
+    assert done.stdout.strip() == pushed.reference
     assert "uploaded" not in done.stderr
 
 
@@ -138,7 +149,13 @@ def test_the_wheels_name_of_nccl_is_ours(found: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "argv", [["tqdm", "--version"], ["ninja", "--version"], ["f2py", "-v"], ["tabulate", "--help"]]
+    "argv",
+    [
+        ["tqdm", "--version"],
+        ["ninja", "--version"],
+        pytest.param(["f2py", "-v"], marks=nightly),
+        pytest.param(["tabulate", "--help"], marks=nightly),
+    ],
 )
 def test_console_scripts_run(sandbox: RuncRunner, argv: list[str]) -> None:
     done = run(sandbox, Command(argv, user=STRANGER), timeout=300)

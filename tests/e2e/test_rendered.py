@@ -17,6 +17,7 @@ from typing import IO, Any
 import pytest
 import zstandard
 
+from builder.smoke.image.unpack import remove_tree
 from tests.e2e.building import SMALL, Builds, builder
 from tests.support.nightly import NIGHTLY
 
@@ -39,15 +40,18 @@ class Pair:
 
 @pytest.fixture(scope="module", params=["small", *(["nemotron-omni"] if NIGHTLY else [])])
 def pair(
-    request: pytest.FixtureRequest, builds: Builds, context: Path, inputs: Path, folder: Path, small: dict[str, str]
-) -> Pair:
-    """Our image and its context."""
+    request: pytest.FixtureRequest, builds: Builds, inputs: Path, folder: Path, small: dict[str, str]
+) -> Iterator[Pair]:
+    """Our image and its context, which is large."""
     if request.param == "nemotron-omni":
-        return Pair(builds.full.digest, builds.full.store, context, 50_000)
+        context = request.getfixturevalue("context")
+        yield Pair(builds.full.digest, builds.full.store, context, 50_000)
+        return
     target = folder / "small-context"
     rendered = builder("render", *SMALL, "--context", str(target), store=inputs, env=small)
     assert rendered.returncode == 0, rendered.stderr
-    return Pair(builds.by_buildah.digest, builds.by_buildah.store, target, 10_000)
+    yield Pair(builds.by_docker.digest, builds.by_docker.store, target, 10_000)
+    remove_tree(target)
 
 
 @pytest.fixture

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import tarfile
+from base64 import urlsafe_b64encode
 from dataclasses import replace
+from hashlib import sha256
 
 from tests.integration.sabotage import Broken, Cases
-from tests.integration.sabotage_cases import token
 from tests.integration.sabotage_project import SITE
-from tests.support.images import Member, elf, program
+from tests.integration.sabotage_secrets import token
+from tests.support.images import Member, elf, link, program
 
 case = UNPLANNED = Cases()
 
@@ -68,6 +70,33 @@ def second_copy_of_a_library(b: Broken) -> None:
 @case("image-imports", f"in no RECORD: /{SITE}/start.pth")
 def pth_file(b: Broken) -> None:
     b.add({f"{SITE}/start.pth": b"import os\n"})
+
+
+@case("image-imports", f"/{SITE}/sitecustomize.py")
+def sitecustomize(b: Broken) -> None:
+    b.add({f"{SITE}/sitecustomize.py": b"import os\n"})
+
+
+@case("image-imports", "torch.egg-link")
+def egg_link(b: Broken) -> None:
+    b.add({f"{SITE}/torch.egg-link": b"/opt/torch\n.\n", "opt/torch/torch/__init__.py": b""})
+
+
+@case("image-imports", f"/{SITE}/a.pth is no small file")
+def path_file_that_is_a_link(b: Broken) -> None:
+    b.add({f"{SITE}/a.pth": link("/nowhere"), f"{SITE}/long.pth": b"#" * 70_000})
+
+
+@case("image-imports", f"/{SITE}/__editable__.tool-1.pth adds /opt/src to sys.path")
+def editable_install(b: Broken) -> None:
+    files = {
+        "__editable__.tool-1.pth": b"# by setuptools\n/opt/src\n",
+        "tool-1.dist-info/METADATA": b"Metadata-Version: 2.1\nName: tool\nVersion: 1\n",
+    }
+    hashes = {name: urlsafe_b64encode(sha256(data).digest()).decode().rstrip("=") for name, data in files.items()}
+    record = "".join(f"{name},sha256={hashes[name]},{len(data)}\n" for name, data in files.items())
+    files["tool-1.dist-info/RECORD"] = f"{record}tool-1.dist-info/RECORD,,\n".encode()
+    b.add({f"{SITE}/{name}": data for name, data in files.items()})
 
 
 @case("image-imports", "usercustomize.py")

@@ -236,3 +236,29 @@ def test_publishers_at_once(fleet: Fleet) -> None:
     for name in names:
         sign(name)
     assert len(attached(fleet.client, fleet.place, Digest.of(key_manifest(key)), MEDIA_TYPE)) == len(names)
+
+
+def test_old_entries_are_deleted(fleet: Fleet, registry: tuple[str, Path]) -> None:
+    fleet.publish("alice", "bob")
+    words = ("gc", "--cache", fleet.repository)
+    fleet.cli(*words).failed(2, "gc-cache-without-age")
+    fleet.cli(*words, "--older-than", "1d", "--keep-inputs").failed(2, "gc-cache-options")
+    assert fleet.cli(*words, "--older-than", "1h").out == f"0 layers (0 B) deleted in {fleet.repository}, 4 kept\n"
+    preview = json.loads(fleet.cli(*words, "--older-than", "0s", "--dry-run", "--json").out)
+    assert {row["layer"] for row in preview["removed"]} == {layer.id for layer in fleet.plan.layers if layer.key}
+    assert all(row["size"] > 0 and row["built"] for row in preview["removed"])
+    trusting = fleet.trusting("alice")
+    assert set(states(fleet.build("before", "--json", *trusting)).values()) == {"taken"}, "a dry run deletes nothing"
+    done = fleet.cli(*words, "--older-than", "0s")
+    assert done.code == 0 and "4 layers (" in done.out and ", 0 kept" in done.out, done.err
+    assert set(states(fleet.build("after", "--json", *trusting)).values()) == {"built"}
+    assert fleet.cli(*words, "--older-than", "0s").out.startswith("0 layers")
+    fleet.publish("alice")
+    assert set(states(fleet.build("again", "--json", *trusting)).values()) == {"taken"}
+
+
+def test_a_registry_that_deletes_nothing_is_named(fleet: Fleet, tmp_path: Path) -> None:
+    with running(tmp_path, delete=False) as host:
+        other = Fleet(fleet.cli, f"{host}/layers", fleet.plan)
+        other.publish("alice")
+        fleet.cli("gc", "--cache", other.repository, "--older-than", "0s").failed(6, "registry-delete-refused")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from builder.errors import BuilderError, NetworkError, UsageError
+from builder.errors import BuilderError, NetworkError, PinError, UsageError
 from builder.model.reference import Reference
 from builder.oci.layout import write_layout
 from builder.produce.image import Built
@@ -191,6 +191,8 @@ def test_the_command_pushes_to_several_references_and_prints_them(host: str, onl
     ]
     assert said.err.count("bundle attached") == 2, "once for each repository"
     assert "wheels-alpha" in said.err
+    assert said.err.count("  platform     linux/arm64, 4 layers, ") == 2, "what a reader sees, for each repository"
+    assert "  title        tiny" in said.err and "  revision     none: " in said.err
     assert online("test", "tiny", "--only", "image-config").code == 0
     (row,) = json.loads(online("images", "--json").out)
     assert (row["recipe"], row["base"], row["digest"]) == ("tiny", "tiny", digest)
@@ -202,3 +204,19 @@ def test_the_command_pushes_to_several_references_and_prints_them(host: str, onl
     del online.small.files["builder.toml"]
     (online.folder / "project/builder.toml").unlink()
     online("push", "tiny").failed(2, "push-reference-missing")
+
+
+def test_a_dry_run_says_what_would_be_sent(host: str, online: Cli) -> None:
+    assert online("build", "tiny").code == 0
+    place = f"{host}/dry/tiny:1"
+    words = ("push", "tiny", place, "--dry-run")
+    (before,) = json.loads(online(*words, "--json").out)
+    size = sum(row["size"] for row in before["layers"])
+    assert before["bytes"] == {"present": 0, "mount": 0, "stream": 0, "upload": size} and len(before["layers"]) == 4
+    with pytest.raises(PinError):
+        Registry(config=RegistriesConfig(), credentials=Credentials()).manifest(Reference.parse(place))
+    pushed = online("push", "tiny", place)
+    assert pushed.code == 0 and "  sent " in pushed.err and "/s, in " in pushed.err
+    (after,) = json.loads(online(*words, "--json").out)
+    assert after["bytes"] == {"present": size, "mount": 0, "stream": 0, "upload": 0}
+    assert f"{place}: present " in online(*words).out

@@ -6,8 +6,6 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +17,8 @@ import yaml
 from builder.registry.auth import Credentials, Login
 from builder.registry.client import Registry
 from builder.registry.config import RegistriesConfig
-from tests.support.project import ROOT, vendor_base, write_files
+from tests.support.cli import run_here
+from tests.support.project import vendor_base, write_files
 from tests.support.registry import Images, is_installed, running
 from tests.support.tokens import Tokens, serving_tokens
 
@@ -63,20 +62,19 @@ class User:
         fixed = {
             "PATH": f"{self.folder}/home/bin:/usr/bin:/bin",
             "HOME": f"{self.folder}/home",
-            "PYTHONPATH": str(ROOT),
             "BUILDER_PROJECT": f"{self.folder}/project",
             "BUILDER_STORE": f"{self.folder}/store",
         }
-        command = [sys.executable, "-m", "builder", "lock", "--update", "vendor", "--json"]
-        done = subprocess.run(command, capture_output=True, env={**fixed, **environ}, timeout=60, check=False)
-        said = (done.stdout + done.stderr).decode()
+        words = ("lock", "--update", "vendor", "--json")
+        done = run_here(words, environ={**fixed, **environ}, folder=self.folder)
+        said = done.out + done.err
         assert SECRET not in said and AUTH not in said and "Traceback" not in said
-        if done.returncode == 0:
+        if done.code == 0:
             assert yaml.safe_load(file.read_text())["pin"]["manifest"] == self.arm
         else:
             assert file.read_bytes() == before
             assert [path for path in file.parent.iterdir() if path != file] == []
-        return done.returncode, said
+        return done.code, said
 
 
 def filled(host: str, folder: Path) -> User:

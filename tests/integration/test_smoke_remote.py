@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,10 +20,10 @@ from builder.registry.push import push_image
 from builder.registry.referrers import attached
 from builder.smoke.results import MEDIA_TYPE, read_results
 from builder.store.store import Store
+from tests.support.cli import CommandResult, run_here
 from tests.support.engine import FakeEngine, build
 from tests.support.fixtures import MakePlan
 from tests.support.mirror import Mirror
-from tests.support.project import ROOT
 
 pytestmark = [
     pytest.mark.registry,
@@ -38,12 +37,9 @@ def built(make_plan: MakePlan, mirror: Mirror, store: Store, engine: FakeEngine)
     return build(plan, store, engine)
 
 
-def builder(*words: str, folder: Path, store: Path) -> subprocess.CompletedProcess[str]:
-    import os
-
-    env = {**os.environ, "BUILDER_STORE": str(store), "BUILDER_PROJECT": str(folder), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "builder", *words]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+def builder(*words: str, folder: Path, store: Path) -> CommandResult:
+    environ = {**os.environ, "BUILDER_STORE": str(store), "BUILDER_PROJECT": str(folder)}
+    return run_here(words, environ=environ, folder=folder)
 
 
 def test_an_image_in_a_registry_is_tested_and_none_of_it_is_kept(
@@ -53,7 +49,7 @@ def test_an_image_in_a_registry_is_tested_and_none_of_it_is_kept(
     push_image(built.image, store, Reference.parse(target), lambda *words: None)
     other = tmp_path / "empty-store"
     done = builder("test", target, "--json", "--html", str(tmp_path / "page"), folder=tmp_path / "project", store=other)
-    report = json.loads(done.stdout)
+    report = json.loads(done.out)
     failed = [row["id"] for row in report["results"] if row["status"] == "fail"]
     # The small project's programs are shell scripts in name only.
     assert set(failed) <= {"image-starts", "image-elf-ours"}, report
@@ -62,7 +58,7 @@ def test_an_image_in_a_registry_is_tested_and_none_of_it_is_kept(
     assert list((other / "blobs" / "sha256").iterdir()) == []
     assert read_results(other / "results", built.image.digest) is not None
     only = builder("test", target, "--only", "image-platform", folder=tmp_path / "project", store=other)
-    assert only.returncode == 0 and "1 passed, 0 failed" in only.stdout, only.stderr
+    assert only.code == 0 and "1 passed, 0 failed" in only.out, only.err
 
 
 def test_results_are_attached_when_the_image_is_pushed(host: str, built: Built, store: Store, tmp_path: Path) -> None:
@@ -70,11 +66,11 @@ def test_results_are_attached_when_the_image_is_pushed(host: str, built: Built, 
     project = tmp_path / "project"
     push = ("push", target, "--recipe", "tiny", "--with-results")
     refused = builder(*push, folder=project, store=store.root)
-    assert refused.returncode == 2 and "builder test --recipe tiny" in refused.stderr
+    assert refused.code == 2 and "builder test --recipe tiny" in refused.err
     builder("test", "--recipe", "tiny", folder=project, store=store.root)
     done = builder(*push, folder=project, store=store.root)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip().endswith(built.image.digest)
+    assert done.code == 0, done.err
+    assert done.out.strip().endswith(built.image.digest)
     client = Registry(config=RegistriesConfig(), credentials=Credentials())
     (listed,) = attached(client, Reference.parse(target), built.image.digest, MEDIA_TYPE)
     assert listed["artifactType"] == MEDIA_TYPE
@@ -84,4 +80,4 @@ def test_results_are_attached_when_the_image_is_pushed(host: str, built: Built, 
     report = json.loads(b"".join(client.blob(Reference.parse(target), Digest(blob["digest"]), blob["size"])))
     assert report["digest"] == built.image.digest
     again = builder(*push, folder=project, store=store.root)
-    assert again.returncode == 0 and len(attached(client, Reference.parse(target), built.image.digest, MEDIA_TYPE)) == 1
+    assert again.code == 0 and len(attached(client, Reference.parse(target), built.image.digest, MEDIA_TYPE)) == 1

@@ -31,6 +31,7 @@ from tests.integration.sabotage import Broken, Case, Cases, Tree, Whole
 from tests.integration.sabotage_project import SITE, build
 from tests.support.arm64 import arm64_nccl
 from tests.support.images import SM_121, Member, fatbin
+from tests.support.nightly import NIGHTLY, nightly_but
 
 pytestmark = pytest.mark.qemu
 
@@ -44,6 +45,18 @@ TOGETHER = (
     {"torch-import", "vllm-import", "cffi-computes", "nccl-mapped", "log"},
 )
 """Groups of checks: a case of one check runs its whole group, which is quick or shares an interpreter."""
+
+USUAL = {
+    "ptxas_that_cannot_assemble_it",
+    "library_that_crashes",
+    "nccl_of_another_version",
+    "module_of_another_version",
+    "warning_that_nobody_declared",
+    "files_that_only_root_reads",
+    "script_whose_interpreter_is_gone",
+    "entrypoint_that_crashes",
+}
+"""A case for each check, which every run judges; the others are in the nightly job."""
 
 case = CASES = Cases()
 
@@ -250,7 +263,7 @@ def healthy(ground: Ground) -> dict[str, str]:
 def judged(ground: Ground, healthy: dict[str, str]) -> Iterator[dict[str, Future[Any]]]:
     """The result of `Ground.judge` for each case; several run at a time."""
     with ThreadPoolExecutor(os.cpu_count()) as workers:
-        yield {case.name: workers.submit(ground.judge, case) for case in CASES}
+        yield {case.name: workers.submit(ground.judge, case) for case in CASES if NIGHTLY or case.name in USUAL}
 
 
 def test_the_healthy_image_passes_everything(ground: Ground, healthy: dict[str, str]) -> None:
@@ -260,7 +273,9 @@ def test_the_healthy_image_passes_everything(ground: Ground, healthy: dict[str, 
     assert kinds >= {"import", "python", "command", "fails-without-gpu", "non-root", "nccl-mapped", "ptxas-assembles"}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", nightly_but(CASES, *(case for case in CASES if case.name in USUAL)), ids=lambda case: case.name
+)
 def test_sabotage(judged: dict[str, Future[Any]], case: Case) -> None:
     read, failed = judged[case.name].result()
     assert "image-planned" in read

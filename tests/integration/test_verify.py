@@ -213,6 +213,12 @@ def test_commands_of_a_stranger_need_consent(pushed: Pushed) -> None:
         # Then it is the engine that is missing.
         cli(*words, "--trust-plan", BUILDER_STORE=str(cli.folder / "stranger")).failed(5, "engine-missing")
     cli("build", "--plan", str(cli.folder / "bundle.json")).failed(5, "engine-missing")
+    # A file in the folder of a stranger that has the name of the image.
+    file = cli.folder / pushed.target
+    file.parent.mkdir(parents=True)
+    file.write_bytes((cli.folder / "bundle.json").read_bytes())
+    cli("build", "--plan", pushed.target).failed(2, "plan-ambiguous")
+    cli("build", "--plan", f"./{pushed.target}").failed(5, "engine-missing")
 
 
 def test_a_damaged_bundle(pushed: Pushed, tmp_path: Path) -> None:

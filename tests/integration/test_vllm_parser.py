@@ -1,87 +1,31 @@
 """Every serving command of the hermetic bases is accepted by vLLM itself: the same version's wheel for this machine.
 
-The wheel and the locked distributions that are not CUDA are installed below ~/.cache/builder-tests with a CPU build of
-torch from the folders that pip is configured for; vLLM's compiled parts are not needed to parse a command line. Where
-there is no such torch the tests are skipped: 3 GB of CUDA would be fetched to parse options.
+vLLM's compiled parts are not needed to parse a command line. `tests.support.vllm_wheels` says what is installed.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import shutil
 import subprocess
-import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from builder.knowledge.table import load_table
-from builder.lock.wheels import uv_program
-from builder.model.lock import WheelLock
 from builder.model.variant import with_profile
 from builder.plan.resolve import resolve
 from builder.project import Project
 from builder.smoke.cpu.serving import PROGRAM
 from builder.smoke.plan_checks import checks_of
-from tests.support.cache import TESTS_CACHE
 from tests.support.nightly import nightly_but
+from tests.support.vllm_wheels import cuda_vllm
 
 pytestmark = [pytest.mark.slow]
 
 PROJECT = Project()
 BASES = {f"hermetic-0.{minor}": f"0.{minor}.0" for minor in (20, 23, 28, 30, 32)}
-# Distributions that only a GPU needs, and the largest one.
-LEFT_OUT = ("nvidia-", "torch", "triton", "flashinfer-cubin", "z3-solver", "cupy-")
-
-
-def locked(version: str) -> list[str]:
-    """The distributions of hermetic bases with this vLLM and of their layers, as requirements.
-
-    Images have a newer Python than most machines: the requirement is an upper bound, for distributions that dropped
-    this machine's Python.
-    """
-    names = [f"{kind}-{version}-cp313" for kind in ("vllm", "audio", "ray", "omni")]
-    sections = [PROJECT.section(name) for name in names if PROJECT.has_section(name)]
-    wheels = [wheel for section in sections if isinstance(section, WheelLock) for wheel in section.wheels]
-    return sorted({f"{w.name}<={w.version}" for w in wheels if w.name != "vllm" and not w.name.startswith(LEFT_OUT)})
-
-
-@cache
-def cpu_torch() -> str | None:
-    """The path of a CPU build of torch, from the folders that this machine's pip looks at; None where there is none."""
-    folder = TESTS_CACHE / "torch-cpu"
-    if not list(folder.glob("*.whl")):
-        # The public index has builds for CUDA only.
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-index"]
-        subprocess.run([*command, "--dest", str(folder), "torch"], capture_output=True, check=False)
-    return next((str(wheel) for wheel in folder.glob("torch-*+cpu-*.whl")), None)
-
-
-@cache
-def interpreter(version: str) -> Path:
-    """A virtual environment with this vLLM, kept between runs; creating it takes about half a minute."""
-    torch = cpu_torch()
-    if torch is None:
-        pytest.skip("this machine's pip finds no CPU build of torch")
-    wanted = locked(version)
-    state = hashlib.sha256(json.dumps([torch, wanted, sys.version]).encode()).hexdigest()[:16]
-    folder = TESTS_CACHE / f"vllm-{version}-{state}"
-    if not (folder / "done").is_file():
-        for old in TESTS_CACHE.glob(f"vllm-{version}-*"):
-            shutil.rmtree(old)
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-        install = [uv_program(), "pip", "install", "--quiet", "--python", str(folder / "bin/python"), "--no-deps"]
-        (folder / "wanted.txt").write_text("\n".join([*wanted, f"vllm=={version}", "nvidia-cutlass-dsl<5"]))
-        subprocess.run([*install, "-r", str(folder / "wanted.txt")], check=True, timeout=900)
-        subprocess.run([*install, torch], check=True, timeout=300)
-        (folder / "done").touch()
-    return folder / "bin/python"
-
-
 Case = tuple[str, str | None]
 
 
@@ -145,7 +89,7 @@ def answers(base: str) -> dict[str, list[str]]:
 def ask(base: str, program: str, given: str = "") -> Any:
     """The JSON that a program prints after RESULT, in the interpreter that has the base's vLLM."""
     env = {"PATH": os.environ["PATH"], "HOME": str(Path.home()), "VLLM_LOGGING_LEVEL": "ERROR"}
-    argv = [interpreter(BASES[base]), "-c", program]
+    argv = [cuda_vllm(BASES[base]), "-c", program]
     done = subprocess.run(argv, input=given, env=env, capture_output=True, text=True, check=False, timeout=600)
     line = next((line for line in done.stdout.splitlines() if line.startswith("RESULT ")), None)
     assert line, done.stderr[-3000:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -28,3 +29,8 @@ def helper(folder: Path, name: str, script: str, monkeypatch: pytest.MonkeyPatch
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     return asked
+
+
+def encoded(text: str) -> str:
+    """Base64, as docker's config.json has it."""
+    return base64.b64encode(text.encode()).decode()

@@ -36,6 +36,7 @@ class FakeEngine:
     wait: Event | None = None
     on_build: Callable[[BuildRequest], None] = lambda request: None
     name: str = "fake"
+    workers: int = 1
     seen: list[Seen] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
 

@@ -74,8 +74,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(404 if path in forge.lost else 503, b"")
         elif path in forge.archives:
             self._answer(200, forge.archives[path])
-        elif "/archive/refs/tags/" in path:
-            name, _, file = path.strip("/").partition("/archive/refs/tags/")
+        elif "/archive/" in path:
+            name, _, file = path.strip("/").replace("refs/tags/", "").partition("/archive/")
             try:
                 self._answer(200, forge.archive(name, file.removesuffix(".tar.gz")))
             except (subprocess.CalledProcessError, OSError):

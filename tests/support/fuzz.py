@@ -1,4 +1,4 @@
-"""The number of generated examples: BUILDER_FUZZ multiplies every number of examples (default 1, nightly more).
+"""The number of generated examples: BUILDER_FUZZ multiplies every number of examples (default 0.3, nightly more).
 
 BUILDER_FUZZ_SEED chooses other examples of the mutator; hypothesis has a seed of its own.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-TIMES = float(os.environ.get("BUILDER_FUZZ", "1"))
+TIMES = float(os.environ.get("BUILDER_FUZZ", "0.3"))
 SEED = os.environ.get("BUILDER_FUZZ_SEED", "1")
 
 

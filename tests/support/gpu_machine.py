@@ -21,7 +21,7 @@ from builder.smoke.gpu.machine import GpuImage, Options
 from builder.smoke.gpu.run import run_gpu
 from builder.smoke.report import Report
 from tests.support import openai_server
-from tests.support.docker_daemon import DockerDaemon, FakeContainer
+from tests.support.docker_state import DockerDaemon, FakeContainer
 from tests.support.gpu_findings import DEVICE, MARLIN, REDUCED, TRITON, changed
 from tests.support.project import ROOT
 

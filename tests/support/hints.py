@@ -13,6 +13,9 @@ _COMMAND = re.compile(rf"\bbuilder ((?:{'|'.join(COMMANDS)})\b(?: (?:'[^']*'|[^\
 
 PLACEHOLDER = re.compile(r"[A-Z][A-Z-]+")
 _SAFE = ("list", "show", "rules", "lint", "plan", "explain")
+_OF_NOTHING = ("list", "rules")
+"""Commands that depend on no name of the project, and read all that is shipped: each is run once."""
+_worked: set[tuple[str, ...]] = set()
 _OF_IMAGES = ("build", "test", "load", "push", "run", "render", "prefetch", "sbom")
 
 
@@ -40,17 +43,21 @@ def check_hints(text: str, run: Callable[..., tuple[int, str]]) -> None:
     run: runs `builder` with these words where the message was printed; gives the exit code and standard error.
     """
     for words in commands(text):
+        if words[1:] == ["--help"]:
+            continue
         values = parsed(words)
         if any(PLACEHOLDER.fullmatch(word) for word in words):
             continue
-        if words[0] in _OF_IMAGES and values.get("recipe"):
-            recipe = values["recipe"]
+        if words[0] in _OF_IMAGES and (recipe := values.get("recipe") or values.get("word")):
             names = [recipe] if isinstance(recipe, str) else list(recipe)  # type: ignore[call-overload]
             for name in names:
-                options = [(f"--{option}", values.get(option)) for option in ("base", "profile") if values.get(option)]
-                options += [("--set", item) for item in values.get("set_") or ()]  # type: ignore[attr-defined]
+                options = [("--base", values["base"])] if values.get("base") else []
+                for option in ("profile", "set_"):
+                    options += [(f"--{option.strip('_')}", each) for each in values.get(option) or ()]  # type: ignore[attr-defined]
                 code, said = run("plan", "--recipe", name, *(str(word) for pair in options for word in pair))
                 assert code != 2, f"builder {shlex.join(words)}: {said}"
-        elif words[0] in _SAFE:
+        elif words[0] in _SAFE and tuple(words) not in _worked:
             code, said = run(*words)
             assert code != 2, f"builder {shlex.join(words)}: {said}"
+            if words[0] in _OF_NOTHING:
+                _worked.add(tuple(words))

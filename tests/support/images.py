@@ -123,14 +123,17 @@ def layout(
     return where
 
 
-def fatbin(*entries: tuple[int, int, int], version: int = 1) -> bytes:
-    """A container with (kind, architecture, flags) entries: kind 1 is PTX, 2 a cubin."""
+def fatbin(*entries: tuple[int, int, int], version: int = 1, ptx: tuple[int, int] = (9, 0)) -> bytes:
+    """A container with (kind, architecture, flags) entries: kind 1 is PTX, 2 a cubin. ptx: the version of the PTX."""
     body = b""
     for kind, arch, flags in entries:
         payload = b"\x7fCODE" + b"\0" * 19
         header = 64 if kind == 1 else 112
         body += (
-            struct.pack("<HHIQ12xI8xQ", kind, 0x101, header, len(payload), arch, flags).ljust(header, b"\0") + payload
+            struct.pack("<HHIQ8xHHI8xQ", kind, 0x101, header, len(payload), ptx[1], ptx[0], arch, flags).ljust(
+                header, b"\0"
+            )
+            + payload
         )
     return struct.pack("<IHHQ", 0xBA55ED50, version, 16, len(body)) + body
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -27,3 +28,10 @@ def listening(handler: type[BaseHTTPRequestHandler], **bound: object) -> Iterato
             yield f"127.0.0.1:{server.server_port}"
         finally:
             server.shutdown()
+
+
+def free_port() -> int:
+    """A port that nothing listens on now, for programs that cannot take port 0."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

@@ -45,8 +45,19 @@ def write_files(folder: Path, files: Mapping[str, Any]) -> Path:
         elif path.suffix == ".json":
             path.write_text(json.dumps(content, indent=1), "utf-8")
         else:
-            path.write_text(yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True), "utf-8")
+            path.write_text(_yaml(content), "utf-8")
     return folder
+
+
+_texts: dict[str, str] = {}
+
+
+def _yaml(content: Any) -> str:
+    """A value as YAML. Most tests write the same ones, and each command writes them again."""
+    key = repr(content)
+    if key not in _texts:
+        _texts[key] = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return _texts[key]
 
 
 def shipped(*names: str) -> dict[str, Any]:

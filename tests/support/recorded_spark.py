@@ -85,6 +85,7 @@ def spark(**changed: Any) -> Recorded:
             BUILDAH: Outcome(0, "buildah version 1.39.3 (image-spec 1.1.0, runtime-spec 1.2.0)\n"),
             "docker --version": Outcome(0, "Docker version 28.2.2"),
             "uname -r": Outcome(0, "6.17.0-1032-nvidia\n"),
+            "uname -m": Outcome(0, "aarch64\n"),
             PING: Outcome(0, "1 received"),
         },
         files={

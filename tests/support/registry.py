@@ -33,15 +33,15 @@ def is_installed() -> bool:
 
 
 @contextlib.contextmanager
-def running(folder: Path, auth: Mapping[str, Any] | None = None) -> Iterator[str]:
+def running(folder: Path, auth: Mapping[str, Any] | None = None, *, delete: bool = True) -> Iterator[str]:
     """HOST:PORT of an empty registry that keeps its data in `folder`. auth: its `auth` configuration;
-    without it everyone."""
+    without it everyone. delete: whether it deletes manifests."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     config = {
         "version": 0.1,
         "log": {"level": "error"},
-        "storage": {"filesystem": {"rootdirectory": str(folder / "data")}, "delete": {"enabled": True}},
+        "storage": {"filesystem": {"rootdirectory": str(folder / "data")}, "delete": {"enabled": delete}},
         "http": {"addr": f"127.0.0.1:{port}"},
         **({"auth": auth} if auth else {}),
     }

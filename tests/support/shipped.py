@@ -1,6 +1,10 @@
-"""The names of the recipes and layers in the tables of the hardware, which all must be shipped."""
+"""The names of the recipes and layers in the tables of the hardware, which all must be shipped; the generated pages."""
 
 from __future__ import annotations
+
+from functools import cache
+
+from tests.support.project import ROOT
 
 RECIPES = [
     "nemotron-omni",
@@ -52,3 +56,11 @@ LAYERS = [
     "cluster",
     "entrypoint",
 ]
+
+
+@cache
+def pages() -> dict[str, str]:
+    """The committed documents by their path below docs/; test_guide.py compares them with generated ones."""
+    docs = ROOT / "docs"
+    paths = [*sorted((docs / "recipes").glob("*.md")), docs / "troubleshooting.md", docs / "rules.md"]
+    return {str(path.relative_to(docs)): path.read_text("utf-8") for path in paths}

@@ -43,7 +43,14 @@ def tunnel(words: list[str], command: str) -> int:
         return 255
     listener.listen()
     threading.Thread(target=forward, args=(listener, far_host, int(far_port)), daemon=True).start()
-    return subprocess.run(["/bin/sh", "-c", command], env={"PATH": os.defpath}, check=False).returncode
+    return shell(command)
+
+
+def shell(command: str) -> int:
+    """Run a command on the other machine, whose ssh is this one, too."""
+    folder = Path(sys.argv[1]).parent
+    environ = {"PATH": f"{folder}/bin:{os.defpath}", "HOME": str(folder / "home")}
+    return subprocess.run(["/bin/sh", "-c", command], env=environ, check=False).returncode
 
 
 def main(log: str, daemon: str, *words: str) -> int:
@@ -56,6 +63,8 @@ def main(log: str, daemon: str, *words: str) -> int:
         return 255
     if "-R" in words:
         return tunnel(list(words), command)
+    if command.startswith("exec ssh "):
+        return shell(command)
     dial = Path(__file__).with_name("dial_stdio.py")
     return subprocess.run([sys.executable, "-IS", str(dial), daemon], check=False).returncode
 

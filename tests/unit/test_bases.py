@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from builder.errors import PinError
@@ -10,6 +12,7 @@ from builder.lock.seal import is_own_pin
 from builder.model.base import Base
 from builder.plan.resolve import resolve
 from builder.project import Project
+from tests.support.project import write_files
 
 PROJECT = Project()
 
@@ -81,3 +84,20 @@ def test_building_on_an_unpinned_base_names_the_command_that_pins_it() -> None:
 def test_aliases_and_names_are_unique() -> None:
     names = [name for base in PROJECT.bases.values() for name in (base.name, *base.aliases)]
     assert len(names) == len(set(names))
+
+
+def test_every_known_vllm_that_a_recipe_can_be_built_on_has_an_option_table() -> None:
+    recipes = [PROJECT.recipe(name) for name in PROJECT.recipe_names()]
+    used = {PROJECT.base(base).vllm for recipe in recipes for base in (recipe.base, *recipe.compatible)}
+    known = {version for version in used if version}
+    assert {"0.24.0", "0.31.0"} <= known
+    assert {version for version in known if load_table(version) is None} == set()
+
+
+def test_a_hermetic_base_adds_its_checks_to_those_of_its_family(tmp_path: Path) -> None:
+    check = {"id": "own", "tier": "static", "kind": "file", "args": {"path": "/usr/bin/env"}}
+    base = {"name": "own", "stack": {"wheels": "vllm-0.32.0-cp313"}, "checks": [check]}
+    project = Project((write_files(tmp_path, {"recipes/bases/own.yaml": base}), *PROJECT.roots))
+    shared = [check.id for check in PROJECT.base("hermetic-0.32").checks]
+    assert "image-no-secrets" in shared
+    assert [check.id for check in project.base("own").checks] == [*shared, "own"]

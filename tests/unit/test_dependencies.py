@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 import tomllib
+from functools import cache
 from importlib.metadata import packages_distributions
 
 from packaging.requirements import Requirement
@@ -31,6 +32,7 @@ def declared() -> set[str]:
     return {normalised(Requirement(text).name) for text in project["dependencies"]}
 
 
+@cache
 def imported() -> dict[str, str]:
     """The distributions that builder/ imports, each with one place. An unknown module stands for itself."""
     distributions = packages_distributions()

@@ -7,11 +7,18 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from functools import cache
 
-from tests.support.errors import messages
+from tests.support import errors
 from tests.support.project import ROOT
 
 SNAPSHOT = ROOT / "tests" / "golden" / "messages.txt"
+
+
+@cache
+def messages() -> list[errors.Message]:
+    """Every error that builder/ raises."""
+    return list(errors.messages())
 
 
 def snapshot() -> str:

@@ -36,6 +36,7 @@ from builder.mirror.source import MirrorSource, mirror_source
 from builder.model.plan import Plan
 from builder.project import Project
 from builder.store.store import Store
+from builder.text import printable
 from builder.verify.bisect import Found, Group, groups_of, images_needed, search
 from builder.verify.hybrid import Change, changes, hybrid, packages
 from builder.verify.rebuild import fetch_inputs
@@ -70,8 +71,6 @@ def bisect(
     Builds images with a part of the changed packages, wheels, layers and variables, and runs COMMAND for each of them,
     with BUILDER_IMAGE set to its digest, or to its name in docker with --load. Exit status 0 is a good image, 125 one
     that cannot be judged, 1 to 124 a bad one. Layers that are in the store are not built again.
-
-    For example: builder bisect --recipe nemotron-omni --good v1.0 --bad HEAD --load -- ./try.sh
     """
     check_engine(engine, builder)
     store, project, source = open_store(), Project(), mirror_source(mirror)
@@ -204,7 +203,7 @@ def _report(result: Found, judge: _Judge, *, json: bool) -> None:
         )
     else:
         for group in groups:
-            print(_text(group, one_of=bool(result.either) and group is groups[-1]))
+            print(printable(_text(group, one_of=bool(result.either) and group is groups[-1])))
     if len(groups) > 1:
         say(f"the image is bad only with all {len(groups)} of these")
     say(f"{counted(len(judge.results), 'image')} judged")

@@ -63,8 +63,6 @@ def diff(
     Each is one of: a recipe of the project; a recipe or the whole lock at a revision of the project's git repository;
     a bundle; an image in a registry, oci:DIR, or the digest of an image or layer in the store; a file with a layer.
     Recipes and bundles are compared as plans: nothing is built, downloaded or read.
-
-    For example: builder diff nemotron-omni@hermetic-0.20 nemotron-omni@hermetic-0.23, or builder diff v1.0: HEAD:
     """
     project, store = Project(), open_store()
     sides = find_operand(old, project, store), find_operand(new, project, store)

@@ -20,7 +20,7 @@ from builder.plan.diff import Change, Fact, changed
 from builder.plan.explain import explain as explained
 from builder.plan.explain import key_changes
 from builder.project import Project
-from builder.store.records import read_record
+from builder.store.images import stored_images
 from builder.store.store import Store
 from builder.text import first_few, printable
 
@@ -28,7 +28,7 @@ _SHOWN = 4
 
 
 def explain(
-    layer: Annotated[str | None, typer.Argument(metavar="[LAYER]", help="One layer; default: all.")] = None,
+    layer: Annotated[str | None, typer.Argument(metavar="LAYER", help="One layer; default: all.")] = None,
     *,
     recipe: RecipeOption,
     base: BaseOption = None,
@@ -40,10 +40,7 @@ def explain(
     ] = None,
     json_: JsonOption = False,
 ) -> None:
-    """Explain the layers of an image: which would be built again, and which part of their key changed.
-
-    For example: builder explain nccl --recipe nemotron-omni --since v1.0
-    """
+    """Explain the layers of an image: which would be built again, and which part of their key changed."""
     project, store = Project(), open_store()
     request = asked(project, recipe, base, set_, profile)
     plan = request.plan(project)
@@ -105,14 +102,11 @@ def _changes(
 def _last_built(store: Store, plan: Plan, layer: PlannedLayer) -> dict[str, Any] | None:
     """The layer of this id in the image of the store that was used last; those of the same recipe first."""
     found = []
-    for path in (store.root / "images").glob("*.json"):
-        record = read_record(path) or {}
-        rows = record.get("layers")
-        for row in rows if isinstance(rows, list) else ():
-            if isinstance(row, dict) and row.get("id") == layer.id and isinstance(row.get("used"), list):
-                order = (record.get("recipe") == plan.recipe, record.get("base") == plan.base, path.stat().st_mtime)
-                found.append((order, path.name, row))
-    return max(found, key=lambda item: item[:2])[2] if found else None
+    for image in stored_images(store):
+        row = image.rows.get(layer.id)
+        if row is not None and isinstance(row.get("used"), list):
+            found.append((image.recipe == plan.recipe, image.base == plan.base, image.used, image.key, row))
+    return max(found, key=lambda item: item[:4])[4] if found else None
 
 
 def _since_built(row: dict[str, Any], plan: Plan, layer: PlannedLayer, store: Store) -> list[Change]:

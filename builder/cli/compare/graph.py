@@ -56,10 +56,7 @@ def graph(
     base: BaseOption = None,
     format_: Annotated[str, typer.Option("--format", help="text, dot, mermaid, or svg (needs graphviz).")] = "text",
 ) -> None:
-    """Show what recipes are made of: bases, layers and locked inputs. Layers with equal keys are one.
-
-    For example: builder graph --recipe nemotron-omni --format mermaid
-    """
+    """Show what recipes are made of: bases, layers and locked inputs. Layers with equal keys are one."""
     writers: dict[str, Callable[[Graph], Iterator[str]]] = {"text": _text, "dot": _dot, "mermaid": _mermaid}
     if format_ not in (*writers, "svg"):
         raise UsageError(
@@ -67,6 +64,8 @@ def graph(
         )
     project = Project()
     names = recipe_names(project, recipe, every=not recipe, next="builder graph --recipe NAME")
+    for name in recipe or ():
+        project.recipe(name)
     # A recipe whose base is not pinned is left out, and named.
     plans, _ = plan_all(project, asked_each(project, names, base))
     found = graph_of(project, plans)

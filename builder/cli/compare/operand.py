@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from builder.cli.image.given import image_reference
 from builder.cli.request import asked
 from builder.digest import Digest, is_digest
 from builder.errors import BuilderError, InvalidError, UsageError
-from builder.model.reference import Reference
 from builder.oci.manifest import MANIFEST_LIMIT
 from builder.plan.bundle import LIMIT, read_bundle
 from builder.plan.diff import CommitOf, Contents, lock_contents, plan_contents
 from builder.project import Project
-from builder.regular import read_regular
+from builder.regular import open_regular, read_regular
 from builder.smoke.image.opened import LayerBlob, OpenedImage, open_image
 from builder.smoke.image.remote import remote_image
 from builder.store.store import Store
@@ -46,9 +48,10 @@ def find_operand(text: str, project: Project, store: Store) -> Operand:
     if is_digest(text):
         return _stored(Digest(text), store)
     path = Path(text.removeprefix("oci:"))
-    if text.startswith("oci:") or path.is_dir():
+    # Methods of Path raise for a name that is too long.
+    if text.startswith("oci:") or os.path.isdir(path):  # noqa: PTH112
         return Operand(text, image=open_image(path))
-    if path.exists():
+    if os.path.exists(path):  # noqa: PTH110
         return _file(path, commit_of)
     revision, colon, rest = text.rpartition(":")
     if colon and "/" not in rest:
@@ -57,7 +60,7 @@ def find_operand(text: str, project: Project, store: Store) -> Operand:
                 return Operand(text, _at(older, text, rest))
         if "/" not in revision and (not rest or rest.partition("@")[0] in project.recipe_names()):
             raise unknown_revision(revision, project)
-    return Operand(text, image=remote_image(Reference.parse(text)))
+    return Operand(text, image=remote_image(image_reference(text, project.recipe_names())))
 
 
 def unknown_revision(revision: str, project: Project) -> UsageError:
@@ -67,6 +70,7 @@ def unknown_revision(revision: str, project: Project) -> UsageError:
         id="revision-unknown",
         where=str(project.roots[0]),
         cause="the project is in no git repository, git is missing, or the name is wrong",
+        next=f"git -C {shlex.quote(str(project.roots[0]))} log --oneline",
     )
 
 
@@ -94,9 +98,7 @@ def project_at(project: Project, revision: str) -> Iterator[Project | None]:
 
 def commits(project: Project) -> CommitOf:
     """The commits of the sources that a project has locked."""
-    section = project.section("sources") if project.has_section("sources") else None
-    sources = section.entries if section is not None and section.kind == "sources" else ()
-    found = {(item.name, item.version): item.commit for item in sources}
+    found = {key: source.commit for key, (source, _) in project.sources.items()}
     return lambda name, version: found.get((name, version))
 
 
@@ -121,7 +123,7 @@ def _stored(digest: Digest, store: Store) -> Operand:
             where=str(store.root),
             next="name an image by its reference, or build it",
         )
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         small = path.stat().st_size <= MANIFEST_LIMIT and file.read(1) == b"{"
     if small:
         return Operand(digest, image=open_image(store.root, digest))
@@ -130,7 +132,7 @@ def _stored(digest: Digest, store: Store) -> Operand:
 
 def _file(path: Path, commit_of: CommitOf) -> Operand:
     try:
-        with path.open("rb") as file:
+        with open_regular(path, follow=True) as file:
             first = file.read(1)
         if first == b"{":
             plan = read_bundle(read_regular(path, LIMIT, follow=True), str(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -34,7 +35,9 @@ from builder.cli.rulecheck import report_violations
 from builder.engine.select import check_engine
 from builder.errors import BuilderError, UsageError
 from builder.mirror.source import mirror_source
+from builder.oci.layout import check_folder
 from builder.project import Project
+from builder.share.load import check_docker
 
 
 def build(
@@ -74,17 +77,24 @@ def build(
     """Build images and print their digests.
 
     Every input is in the lock, by hash. Layers that are in the store are not built again.
-
-    Example: builder build --recipe nemotron-omni --cache registry.example/team/layers --policy team.yaml
     """
     check_engine(engine, builder)
     check_tag(tag)
     if plan is not None and (recipe or all_ or base or set_ or profile):
-        raise UsageError("--plan names a whole image: it takes no recipe", id="plan-with-recipe")
+        raise UsageError(
+            "--plan names a whole image: it takes no recipe", id="plan-with-recipe", next="leave one of them out"
+        )
+    if key is not None and not publish:
+        what = "--key signs the layers that are published"
+        raise UsageError(what, id="key-without-publish", next="add --publish")
+    layout = _layout(output)
+    if load:
+        check_docker()
     project = Project()
     names = [] if plan is not None else recipe_names(project, recipe, every=all_, next="builder build --recipe NAME")
     if len(names) > 1 and tag is not None:
-        raise UsageError("--tag names one image, but this command builds several", id="tag-for-several-images")
+        what = "--tag names one image, but this command builds several"
+        raise UsageError(what, id="tag-for-several-images", next="leave out --tag: the name is RECIPE:DIGEST")
     request = BuildRequest(
         engine=engine,
         builder=builder,
@@ -94,7 +104,7 @@ def build(
         publish=publishing_key(cache, key) if publish else None,
         jobs=jobs,
         verbose=verbose,
-        layout=_layout(output),
+        layout=layout,
         load=load,
         tag=tag,
         brief=all_,
@@ -148,10 +158,22 @@ class _Output:
 
 
 def _layout(output: str | None) -> Path | None:
-    """The folder of --output."""
+    """The folder of --output, which a build of minutes can write at its end. Raises UsageError."""
     if output is None:
         return None
     kind, _, folder = output.partition(":")
     if kind != "oci" or not folder:
-        raise UsageError(f"--output {output!r} is not oci:DIR", id="output-invalid")
-    return Path(folder)
+        raise UsageError(
+            f"--output {output!r} is not oci:DIR", id="output-invalid", next="--output oci:DIR, a new folder"
+        )
+    layout = Path(folder)
+    check_folder(layout)
+    there = next(each for each in (layout.absolute(), *layout.absolute().parents) if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(
+            "this folder cannot be written",
+            id="layout-not-writable",
+            where=str(there),
+            next="name a folder that you can write: --output oci:DIR",
+        )
+    return layout

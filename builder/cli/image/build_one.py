@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +33,7 @@ class BuildRequest:
     """
 
     engine: str | None
-    builder: str | None
+    builder: Sequence[str] | None
     offline: bool
     mirror: MirrorSource | None
     jobs: int | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import typer
@@ -13,7 +13,7 @@ from builder.errors import UsageError
 from builder.mirror.basefetch import base_image
 from builder.mirror.source import MirrorSource
 from builder.model.plan import Plan
-from builder.model.reference import Reference
+from builder.model.reference import DOCKER_HUB, Reference
 from builder.oci.assemble import BaseImage
 from builder.plan.bundle import LIMIT, read_bundle
 from builder.registry.client import Registry
@@ -21,6 +21,7 @@ from builder.regular import read_regular
 from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.remote import remote_image
 from builder.store.store import Store
+from builder.text import closest
 from builder.verify.bundles import Bundle, bundle_of, inputs_source
 
 
@@ -29,22 +30,59 @@ def given_plan(
 ) -> tuple[Plan, MirrorSource | None]:
     """The plan of `--plan FILE|REF`, and where its inputs are: `source`, else beside the image if they are there.
 
-    A file is the user's own; the plan of an image is shown, and asked for. store, offline: for the base of a plan.
+    A file is the user's own; the plan of an image is shown, and asked for. A file whose path is also the reference of
+    an image is refused: it may be in the folder of a stranger. store, offline: for the base of a plan.
 
     Raises BuilderError.
     """
     path = Path(text)
+    if path.exists() and _names_an_image(text):
+        raise UsageError(
+            "both a file and an image in a registry",
+            id="plan-ambiguous",
+            where=text,
+            next=f"name the file as ./{text}, or change the folder",
+        )
     if path.exists():
         try:
             return read_bundle(read_regular(path, LIMIT, follow=True), text), source
         except OSError as error:
-            raise UsageError(f"cannot be read: {error.strerror}", id="bundle-unreadable", where=text) from None
-    reference = Reference.parse(text)
+            raise UsageError(
+                f"cannot be read: {error.strerror}",
+                id="bundle-unreadable",
+                where=text or ".",
+                next="write one: builder plan NAME --bundle FILE",
+            ) from None
+    reference = image_reference(text)
     client = Registry()
     image = remote_image(reference, client)
     bundle, source = bundle_and_source(client, reference, image, store, offline=offline, source=source)
     ask_trust(bundle.plan, text, trusted=trusted)
     return bundle.plan, source
+
+
+def _names_an_image(text: str) -> bool:
+    """Whether a path is the reference of an image with a registry, a tag or a digest."""
+    try:
+        found = Reference.parse(text)
+    except UsageError:
+        return False
+    return "/" in text and (found.registry != DOCKER_HUB or bool(found.tag or found.digest))
+
+
+def image_reference(text: str, names: Iterable[str] = ()) -> Reference:
+    """The reference that a word is, after it was nothing else. names: what a misspelt word may have meant.
+
+    Raises UsageError also for a plain name or a path of a file, which docker would look up on its hub.
+    """
+    if text.startswith(("/", ".", "sha256:")) or not {"/", ":"} & set(text):
+        raise UsageError(
+            f"there is no {text!r}",
+            id="operand-unknown",
+            cause=closest(text, names) or "no file, recipe, revision or image has this name",
+            next="name a file that exists, a recipe (builder list), or REGISTRY/REPOSITORY:TAG",
+        )
+    return Reference.parse(text)
 
 
 def bundle_and_source(
@@ -85,6 +123,7 @@ def ask_trust(plan: Plan, where: str, *, trusted: bool) -> None:
     for layer in programs:
         say(f"# layer {layer.id}, without a network, as root of a container of the build engine:")
         say(layer.stages.rstrip("\n"))
+    say("# the programs and files that they use are those of the plan, too")
     if sys.stdin.isatty() and typer.confirm("Run these commands?", err=True):
         return
     raise UsageError(

@@ -16,7 +16,7 @@ from builder.project import Project
 
 def load(
     reference: Annotated[
-        str | None, typer.Argument(metavar="[REF]", help="An image in a registry, which docker pulls by its digest.")
+        str | None, typer.Argument(metavar="REF", help="An image in a registry, which docker pulls by its digest.")
     ] = None,
     recipe: Annotated[
         str | None, typer.Option("--recipe", "-r", help="Name of the recipe; `builder list` shows all.")
@@ -31,15 +31,15 @@ def load(
     compression: CompressionOption = COMPRESSION,
     json_: JsonOption = False,
 ) -> None:
-    """Load a built image, or one of a registry, into docker and print its name there.
-
-    Example: builder load nemotron-omni --base hermetic
-             builder load registry.example/team/omni:1 --policy team.yaml
-    """
+    """Load a built image, or one of a registry, into docker and print its name there."""
     check_tag(tag)
     if reference is not None:
         if recipe is not None:
-            raise UsageError("--recipe names an image that was built here, REF another", id="load-two-images")
+            raise UsageError(
+                "--recipe names an image that was built here, REF another",
+                id="load-two-images",
+                next="name one of them",
+            )
         name = _pull(reference, policy, tag)
         print_json({"name": name, "image": reference}) if json_ else print(name)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,9 +12,9 @@ import typer
 
 from builder.attest.provenance import tested
 from builder.attest.statement import TESTED
-from builder.choices import FILE
 from builder.cli.image.built import built_image
 from builder.cli.image.mirror import raise_for
+from builder.cli.image.sending import Sending
 from builder.cli.options import (
     BaseOption,
     CompressionOption,
@@ -29,6 +30,7 @@ from builder.cli.proof.keys import KeyOption, read_signing_key
 from builder.cli.request import COMPRESSION, PLATFORM, PlanRequest, asked
 from builder.digest import Digest
 from builder.errors import UsageError
+from builder.folders import FILE
 from builder.mirror.artifact import artifact_tag
 from builder.mirror.copy import Copier
 from builder.mirror.repository import RegistryBackend
@@ -38,7 +40,7 @@ from builder.oci.assemble import Image
 from builder.produce.image import Built
 from builder.project import Project
 from builder.registry.client import Registry
-from builder.registry.push import push_image
+from builder.registry.push import push_image, survey_push
 from builder.registry.referrers import attach
 from builder.regular import read_regular
 from builder.smoke.results import LIMIT, MEDIA_TYPE, read_results, results_folder, results_path
@@ -46,7 +48,7 @@ from builder.store.images import note_push
 from builder.store.store import Store
 from builder.verify.bundles import attach_bundle, subject_of
 from builder.verify.inventory import built_inventory
-from builder.verify.revision import revision_of
+from builder.verify.revision import Revision, revision_of
 from builder.verify.statements import attach_statements, statements_about
 
 
@@ -72,6 +74,7 @@ def push(
     ] = False,
     mirror: MirrorOption = None,
     key: KeyOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Send nothing; print what would be sent.")] = False,
     json_: JsonOption = False,
 ) -> None:
     """Push a built image and print its reference by digest. Blobs that the registry has already are not sent.
@@ -80,10 +83,9 @@ def push(
 
     Attached to it are the bundle of its plan, from which `builder verify` rebuilds it, its SBOMs and its provenance.
     With --key, they and the image are signed.
-
-    Example: builder push nemotron-omni registry.example/team/nemotron-omni:1 --with-inputs
     """
     project = Project()
+    project.recipe(recipe)
     targets = _targets(references or (), recipe, project)
     signing = read_signing_key(key)
     request = asked(project, recipe, base, set_, profile, PLATFORM, compression)
@@ -92,18 +94,23 @@ def push(
     for note in built.plan.notes:
         say(f"warning: {note}")
     client = Registry()
+    if dry_run:
+        _print_survey(built, targets, client, json=json_)
+        return
     done: list[dict[str, object]] = []
     for target in targets:
-        digest = push_image(built.image, store, target, _print_blobs(built), client)
+        with Sending() as sending:
+            digest = push_image(built.image, store, target, _print_blobs(built), client, sending)
         pinned = target.pinned(digest)
         if pinned not in [each["pinned"] for each in done]:
             inputs = _push_inputs(client, target, built, store, mirror_source(mirror)) if with_inputs else None
+            revision = revision_of(project.roots[0])
             bundle = attach_bundle(
                 client,
                 target,
                 built.image,
                 built.plan,
-                revision_of(project.roots[0]),
+                revision,
                 inputs,
                 request.profile,
                 sorted(request.sets),
@@ -116,6 +123,7 @@ def push(
             attach_statements(client, target, digest, len(built.image.manifest), said, signing)
             signed = f", signed with {signing.name}" if signing is not None else ""
             say(f"  SBOMs and provenance attached{signed}")
+            _print_seen(built, target, revision)
         note_push(store, built.plan.key, str(target))
         done.append({"reference": str(target), "digest": digest, "pinned": pinned})
         if not json_:
@@ -135,6 +143,47 @@ def _targets(references: Sequence[str], recipe: str, project: Project) -> list[R
         )
     parsed = [Reference.parse(text) for text in references or (f"{registry}/{recipe}",)]
     return [each if each.tag or each.digest else replace(each, tag="latest") for each in parsed]
+
+
+def _print_seen(built: Built, target: Reference, revision: Revision | None) -> None:
+    """Print what a reader of the registry sees of the image: its labels, and the commit that its bundle names."""
+    config = json.loads(built.image.config)
+    say(f"what a reader of {target} sees:")
+    size_of = f"{len(built.image.layers)} layers, {size(built.image.size)}"
+    say(f"  {'platform':12} {config['os']}/{config['architecture']}, {size_of}")
+    labels = config.get("config", {}).get("Labels") or {}
+    for name in ("title", "description", "created", "base.name", "source", "licenses"):
+        if value := labels.get(f"org.opencontainers.image.{name}"):
+            say(f"  {name:12} {value}")
+    if revision is None:
+        say(f"  {'revision':12} none: the project is not in git")
+    else:
+        changed = "" if revision.clean else ", with changes that are not committed"
+        say(f"  {'revision':12} {revision.commit}{changed} (of the bundle: the image depends on no commit)")
+
+
+def _print_survey(built: Built, targets: Sequence[Reference], client: Registry, *, json: bool) -> None:
+    """Print what a push would do with each layer, and how many bytes each kind of it is."""
+    names = {record.digest: name for name, record in built.records.items()}
+    layers = {layer.digest: layer for layer in built.image.layers}
+    done: list[dict[str, object]] = []
+    for target in targets:
+        found = survey_push(built.image, target, client)
+        rows = [
+            {"layer": names.get(digest, "base"), "action": found[digest], "size": layer.size, "digest": digest}
+            for digest, layer in layers.items()
+        ]
+        total = {
+            action: sum(layer.size for digest, layer in layers.items() if found[digest] == action)
+            for action in ("present", "mount", "stream", "upload")
+        }
+        done.append({"reference": str(target), "digest": built.image.digest, "bytes": total, "layers": rows})
+        if not json:
+            for digest, layer in layers.items():
+                print(f"  {names.get(digest, 'base'):24} {found[digest]:9} {size(layer.size):>10}  {digest[:19]}")
+            print(f"{target}: {', '.join(f'{action} {size(count)}' for action, count in total.items())}")
+    if json:
+        print_json(done)
 
 
 def _print_blobs(built: Built) -> Callable[[Digest, str, int], None]:

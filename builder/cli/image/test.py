@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ import typer
 
 from builder.cli.image.test_subject import Subject, find_subject
 from builder.cli.image.test_tiers import TIERS, TestRequest, check_only, not_requested, run_tiers
+from builder.cli.link import check_link
 from builder.cli.options import BaseOption, CompressionOption, JsonOption, ProfileOption, SetOption
 from builder.cli.output import print_json, say
 from builder.cli.request import COMPRESSION, PLATFORM, asked
@@ -19,6 +21,7 @@ from builder.smoke.gpu.machine import Options as GpuOptions
 from builder.smoke.html import as_html
 from builder.smoke.report import Report
 from builder.smoke.results import keep_results
+from builder.text import has_color
 
 SERVED = ("small", "recipe")
 
@@ -27,7 +30,7 @@ def test(
     reference: Annotated[
         str | None,
         typer.Argument(
-            metavar="[REF]",
+            metavar="REF",
             help="Image to test instead of the recipe's built one: REGISTRY/REPOSITORY:TAG or …@DIGEST, which is read "
             "in the registry without a copy, or oci:DIR.",
         ),
@@ -81,15 +84,21 @@ def test(
     """
     tiers = tuple(dict.fromkeys(tier or ["static"]))
     if unknown := [name for name in tiers if name not in TIERS]:
-        raise UsageError(f"there is no tier {unknown[0]!r}", id="tier-unknown", cause=f"one of {', '.join(TIERS)}")
+        raise UsageError(f"there is no tier {unknown[0]!r}", id="tier-unknown", next=f"one of {', '.join(TIERS)}")
     if serve not in SERVED:
-        raise UsageError(f"--serve {serve!r} is neither small nor recipe", id="serve-unknown")
+        raise UsageError(
+            f"--serve {serve!r} is neither small nor recipe", id="serve-unknown", next="--serve small, or recipe"
+        )
     if reference is not None and recipe is None and (base or set_ or profile):
         raise UsageError(
             "--base, --set and --profile belong to a recipe",
             id="recipe-options-without-recipe",
             next="add --recipe NAME",
         )
+    check_link(interface, peer, hca)
+    _check_reports(junit, html)
+    if results is not None and results.exists() and not results.is_dir():
+        raise _not_writable(results, "it is a file, not a folder")
     planned = None if recipe is None else asked(Project(), recipe, base, set_, profile, PLATFORM, compression)
     names = tuple(only or ())
     gpu = GpuOptions(serve, peer, interface, hca, nccl_tests, offline, names)
@@ -103,14 +112,14 @@ def test(
     if json_:
         print_json(shown.as_dict())
     else:
-        print(shown.as_table(width=None if sys.stdout.isatty() else 160, color=sys.stdout.isatty()))
+        print(shown.as_table(width=None if sys.stdout.isatty() else 160, color=has_color(sys.stdout)))
     if not only:
         # Results of some checks must not replace those of the whole tier.
         say(f"results: {keep_results(report, results or subject.results)}")
     if not shown.ok(require=require):
-        raise SmokeError(
-            shown.summary(), id="smoke-checks-failed", where=subject.name, next="see the table above for each check"
-        )
+        # The name of the image has the digest already.
+        what = shown.summary().partition(": sha256:")[0]
+        raise SmokeError(what, id="smoke-checks-failed", where=subject.name, next="see the table above for each check")
 
 
 def _write_reports(report: Report, subject: Subject, junit: Path | None, html: Path | None) -> None:
@@ -126,4 +135,32 @@ def _write(file: Path, text: str) -> None:
     try:
         file.write_text(text, "utf-8")
     except OSError as error:
-        raise UsageError(f"cannot write: {error.strerror}", id="report-not-writable", where=str(file)) from None
+        raise _not_writable(file, error.strerror or "") from None
+
+
+def _not_writable(file: Path, why: str) -> UsageError:
+    return UsageError(
+        f"cannot write: {why}",
+        id="report-not-writable",
+        where=str(file),
+        next="name a place that you can write",
+    )
+
+
+def _check_reports(*files: Path | None) -> None:
+    """Raises UsageError for a report that cannot be written, or is two reports, before minutes of checks."""
+    named = [file.absolute() for file in files if file is not None]
+    if len(set(named)) < len(named):
+        raise UsageError(
+            "two reports have the same file",
+            id="report-twice",
+            where=str(named[0]),
+            next="name a file for each of --junit and --html",
+        )
+    for file in files:
+        if file is None:
+            continue
+        if not file.parent.is_dir():
+            raise _not_writable(file, "there is no such folder")
+        if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+            raise _not_writable(file, "it is a folder" if file.is_dir() else "permission denied")

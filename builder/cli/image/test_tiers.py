@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from builder.cli.image.test_subject import Subject
@@ -14,6 +14,7 @@ from builder.project import Project
 from builder.smoke.cpu.run import run_cpu
 from builder.smoke.gpu.machine import Options as GpuOptions
 from builder.smoke.gpu.run import always_there, run_gpu
+from builder.smoke.image.opened import LayerBlob
 from builder.smoke.report import Report, Result
 from builder.smoke.static.run import ALWAYS, check_image
 from builder.store.removal import remove
@@ -41,7 +42,12 @@ def check_only(subject: Subject, request: TestRequest) -> None:
         tiers = {check.tier for check in (*subject.checks, *ALWAYS) if check.id == name}
         tiers |= {"gpu"} if name in always_there() else set()
         if not tiers:
-            raise UsageError(f"there is no check {name!r}", id="check-unknown", where=subject.name)
+            raise UsageError(
+                f"there is no check {name!r}",
+                id="check-unknown",
+                where=subject.name,
+                next="leave out --only: all are listed",
+            )
         if not tiers & set(request.tiers):
             raise UsageError(
                 f"{name} is a check of the {min(tiers)} tier",
@@ -69,9 +75,25 @@ def run_static_tier(subject: Subject, checks: Sequence[Check], always: Sequence[
     """Read the image without running it. always: checks that run on every image."""
     folder = open_store().scratch()  # The next builder removes it when this one is killed.
     try:
-        return check_image(subject.image, checks, base=subject.base_layers, always=always, folder=folder)
+        listener = _print_layers(subject)
+        return check_image(
+            subject.image, checks, base=subject.base_layers, always=always, folder=folder, listener=listener
+        )
     finally:
         remove(folder)
+
+
+def _print_layers(subject: Subject) -> Callable[[int, LayerBlob], None]:
+    """Prints each layer when it was read: its name, or `base`, and how many there are."""
+    done: list[int] = []
+
+    def listener(number: int, blob: LayerBlob) -> None:
+        done.append(number)
+        place = f"[{len(done)}/{len(subject.image.layers)}]"
+        name = "base" if number < subject.base_layers else subject.image.names[number] or "?"
+        say(f"  {place:>7} {name:24} read {size(blob.size):>10}  {blob.digest[:19]}")
+
+    return listener
 
 
 def run_cpu_tier(subject: Subject, checks: Sequence[Check]) -> Report:

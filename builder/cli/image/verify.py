@@ -30,9 +30,10 @@ from builder.cli.progress import Progress
 from builder.cli.proof.keys import KeyOption, SignedByOption, read_public_keys
 from builder.cli.proof.origin import Asked, ProjectPlans
 from builder.cli.proof.people import attest_rebuild, attesting_key, demand_only, demand_signed
+from builder.cli.proof.policy import image_policy
 from builder.cli.proof.vary import as_json, check_varied, steps_engine, vary
 from builder.cli.proof.verdict import conclude, verdict_on
-from builder.cli.request import COMPRESSION, PLATFORM, PlanRequest, open_store
+from builder.cli.request import COMPRESSION, PLATFORM, PlanRequest, asked, open_store
 from builder.engine.interface import Engine
 from builder.engine.select import check_engine, select_engine
 from builder.errors import UsageError
@@ -69,7 +70,7 @@ class _Subject:
 
 def verify(
     reference: Annotated[
-        str | None, typer.Argument(metavar="[REF]", help="The image: REGISTRY/REPOSITORY:TAG or @DIGEST.")
+        str | None, typer.Argument(metavar="REF", help="The image: REGISTRY/REPOSITORY:TAG or @DIGEST.")
     ] = None,
     recipe: Annotated[
         str | None,
@@ -117,39 +118,35 @@ def verify(
 
     Without REF, the image of the recipe that this machine has built. Without --recipe, the plan is the bundle that is
     attached to the image: nobody vouches for it, so its commands run only with consent.
-
-    Example: builder verify registry.example/team/image:1 --project https://example.org/project.git@COMMIT
-             builder verify registry.example/team/omni:1 --signed-by team.pub --attest --key my.pem
-             builder verify registry.example/team/omni:1 --quick --vary time,zone,umask
     """
     check_engine(engine, builder)
     variations = chosen(vary_) if vary_ is not None else []
     engine = steps_engine(engine, builder) if variations else engine
-    keys = read_public_keys(signed_by)
+    keys, demanded = read_public_keys(signed_by), image_policy(policy)
     signing = attesting_key(key, reference) if attest else None
     if (keys or policy or no_rebuild) and reference is None:
         raise UsageError(
             "signatures are checked of an image in a registry", id="verify-image-not-given", next="name REF"
         )
     if no_rebuild:
-        demand_only(Reference.parse(str(reference)), keys, policy, rebuild=attest, json=json_)
+        demand_only(Reference.parse(str(reference)), keys, demanded, rebuild=attest, json=json_)
         return
     request = None
     if recipe is not None:
-        request = PlanRequest(recipe, base, tuple(set_ or ()), profile, PLATFORM, compression)
+        request = asked(Project(), recipe, base, set_, profile, PLATFORM, compression)
     elif (base or set_ or profile) and project is None:
         raise UsageError("--base, --set and --profile belong to --recipe", id="verify-recipe-missing")
-    asked = None
+    origin = None
     if project is not None:
         if recipe is not None or reference is None:
             what = "--project is about the bundle of REF: name REF, and no recipe"
             raise UsageError(what, id="verify-project-and-recipe")
-        asked = Asked(project, base, tuple(set_ or ()), profile)
+        origin = Asked(project, base, tuple(set_ or ()), profile)
     store = open_store()
     source = mirror_source(mirror)
-    subject = _subject(reference, request, asked, store, offline=offline, source=source)
+    subject = _subject(reference, request, origin, store, offline=offline, source=source)
     if reference is not None:
-        demand_signed(Reference.parse(reference), subject.image.digest, keys, policy)
+        demand_signed(Reference.parse(reference), subject.image.digest, keys, demanded)
     wanted = _chosen(subject.plan, layer or (), quick=quick)
     _say_claims(subject, wanted, signed=bool(keys or policy))
     if request is None and not subject.own:

@@ -44,4 +44,9 @@ def _read(path: Path) -> bytes:
     try:
         return read_regular(path, _LIMIT, follow=True)
     except OSError as error:
-        raise UsageError(f"the key cannot be read: {error.strerror}", id="key-unreadable", where=str(path)) from None
+        raise UsageError(
+            f"the key cannot be read: {error.strerror}",
+            id="key-unreadable",
+            where=str(path),
+            next="name a file; docs/statements.md says how to make a key",
+        ) from None

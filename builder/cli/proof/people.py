@@ -12,7 +12,7 @@ from builder.attest.provenance import rebuilt
 from builder.attest.statement import CYCLONEDX, PROVENANCE, REBUILT, SIGNED, SPDX, TESTED, Statement
 from builder.cli.output import print_json, say
 from builder.cli.proof.keys import read_signing_key
-from builder.cli.proof.policy import enforce
+from builder.cli.proof.policy import ImagePolicy, enforce
 from builder.digest import Digest
 from builder.engine.interface import Engine, host_architecture
 from builder.errors import DiffersError, PinError, UsageError
@@ -37,7 +37,7 @@ _NAMES = {
 
 
 def demand_only(
-    reference: Reference, keys: Sequence[PublicKey], policy: Path | None, *, rebuild: bool, json: bool
+    reference: Reference, keys: Sequence[PublicKey], policy: ImagePolicy | None, *, rebuild: bool, json: bool
 ) -> None:
     """`verify --no-rebuild`: demand signed statements and nothing else. rebuild: --attest, which has nothing to sign.
 
@@ -56,7 +56,7 @@ def demand_only(
         print("signed")
 
 
-def demand_signed(reference: Reference, image: Digest, keys: Sequence[PublicKey], policy: Path | None) -> None:
+def demand_signed(reference: Reference, image: Digest, keys: Sequence[PublicKey], policy: ImagePolicy | None) -> None:
     """Print who says what about an image; each of the keys must vouch for it, and a policy must be met.
 
     Raises as `enforce`, PinError when a key does not, DiffersError when one says that a rebuild differs, NetworkError.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,9 +23,10 @@ from builder.smoke.image.remote import remote_image
 def pinned(path: Path | None, image: str) -> str:
     """An image in a registry, named by its digest, which meets the policy if one is given. Raises as `enforce`."""
     reference = Reference.parse(image)
+    policy = image_policy(path)
     digest = remote_image(reference).digest
-    if path is not None:
-        enforce(path, reference, digest)
+    if policy is not None:
+        enforce(policy, reference, digest)
     return reference.pinned(digest)
 
 
@@ -43,12 +45,19 @@ def read_policy(path: Path) -> tuple[Policy, list[PublicKey]]:
     return policy, keys
 
 
-def enforce(path: Path, reference: Reference, image: Digest) -> None:
-    """Print every rule of the policy in a file, and whether the image meets it.
+@dataclass(frozen=True)
+class ImagePolicy:
+    """A policy for images, its keys, and its file."""
 
-    Raises PinError when a rule is not met, DiffersError when a key of the policy has signed that a rebuild differs,
-    UsageError and InvalidError for the policy itself, NetworkError.
-    """
+    path: Path
+    policy: Policy
+    keys: Sequence[PublicKey]
+
+
+def image_policy(path: Path | None) -> ImagePolicy | None:
+    """The policy in a file, if one is given; read before a registry is asked. Raises UsageError, InvalidError."""
+    if path is None:
+        return None
     policy, keys = read_policy(path)
     if not policy.judges_images:
         raise InvalidError(
@@ -57,9 +66,18 @@ def enforce(path: Path, reference: Reference, image: Digest) -> None:
             where=str(path),
             next="name keys under signed or rebuilt",
         )
-    found = signed_statements(Registry(), reference, image, keys)
+    return ImagePolicy(path, policy, keys)
+
+
+def enforce(demanded: ImagePolicy, reference: Reference, image: Digest) -> None:
+    """Print every rule of a policy, and whether the image meets it.
+
+    Raises PinError when a rule is not met, DiffersError when a key of the policy has signed that a rebuild differs,
+    NetworkError.
+    """
+    found = signed_statements(Registry(), reference, image, demanded.keys)
     said = [(item.signer.name, item.statement) for item in found if isinstance(item, Said)]
-    rules = judge(policy, said, datetime.now(UTC))
+    rules = judge(demanded.policy, said, datetime.now(UTC))
     for rule in rules:
         say(f"policy: {rule.text}")
     unmet = [rule for rule in rules if not rule.met]
@@ -68,7 +86,7 @@ def enforce(path: Path, reference: Reference, image: Digest) -> None:
     where = reference.pinned(image)
     error = DiffersError if any(rule.differs for rule in unmet) else PinError
     raise error(
-        f"the image does not meet {len(unmet)} of {len(rules)} rules of {path}",
+        f"the image does not meet {len(unmet)} of {len(rules)} rules of {demanded.path}",
         id="policy-unmet",
         where=where,
         cause="; ".join(rule.text for rule in unmet),

@@ -13,6 +13,7 @@ from builder.model.reference import Reference
 from builder.registry.client import Registry
 from builder.registry.signed import Said
 from builder.smoke.image.remote import remote_image
+from builder.text import printable
 
 
 def show_score(name: str, signed_by: list[Path] | None, *, json: bool) -> None:
@@ -37,7 +38,7 @@ def show_score(name: str, signed_by: list[Path] | None, *, json: bool) -> None:
     print(f"{reference.pinned(image.digest)}: {level}")
     width = max((len(item.name) for item in layers), default=0)
     for item in layers:
-        print(f"  {item.name:{width}}  {item.level:17}  {_shown(item)}".rstrip())
+        print(printable(f"  {item.name:{width}}  {item.level:17}  {_shown(item)}".rstrip()))
 
 
 def _shown(score: Score) -> str:

@@ -18,9 +18,9 @@ from builder.verify.vary.kinds import Variation
 from builder.verify.vary.run import Variations, Varied
 
 
-def steps_engine(engine: str | None, builder: str | None) -> str | None:
+def steps_engine(engine: str | None, builder: Sequence[str] | None) -> str | None:
     """The engine for variations: buildah if none is named, because its steps run on this machine, not in a daemon."""
-    if builder is None and check_engine(engine, builder) == "auto" and BuildahEngine().probe().usable:
+    if not builder and check_engine(engine, builder) == "auto" and BuildahEngine().probe().usable:
         return "buildah"
     return engine
 
@@ -32,7 +32,7 @@ def vary(
     variations: Sequence[Variation],
     *,
     engine: str | None,
-    builder: str | None,
+    builder: Sequence[str] | None,
     jobs: int | None,
     log: Callable[[str], None],
 ) -> list[Varied]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from builder.cli.output import counted, print_json, say
+from builder.cli.output import counted, print_json, print_line, say
 from builder.errors import DiffersError
 from builder.verify.compare import Compared
 
@@ -18,7 +18,8 @@ def verdict_on(compared: Sequence[Compared], said: Sequence[Compared], where: st
     """
     for item in (*compared, *said):
         digest = item.expected[:19] if item.expected is not None else ""
-        say(f"  {item.part:24} {item.outcome:17}  {digest}{f'  {item.detail}' if item.detail else ''}")
+        detail = f"  {item.detail}" if item.detail else ""
+        say(f"  {item.part:24} {item.outcome:17}  {digest}{detail}", status=item.outcome)
         for line in item.files:
             say(f"    {line}")
         if item.cause:
@@ -53,7 +54,7 @@ def conclude(
     if json:
         print_json({**about, "verdict": verdict, "parts": [asdict(item) for item in (*compared, *said)]})
     else:
-        print(verdict)
+        print_line(verdict, status=verdict)
     wrong = [item for item in (*compared, *said) if item.outcome in ("differs", "content identical")]
     if wrong:
         raise DiffersError(

@@ -1,10 +1,12 @@
-"""`builder add`: a layer of wheels, its request and its lock, in one go."""
+"""`builder add`: a layer of wheels or Debian packages, its request and its lock, in one go."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -15,16 +17,19 @@ from packaging.utils import canonicalize_name
 from builder.atomic import write_file
 from builder.cli.output import counted, say, size
 from builder.cli.recipe.new import check_new_name
+from builder.cli.recipe.schema import with_schema, write_schema
 from builder.errors import PinError, UsageError
 from builder.lock.findings import LockReport
 from builder.lock.freshness import REQUESTS
 from builder.lock.refresh import refresh
-from builder.lock.requesting import with_wheels
+from builder.lock.requesting import with_request
 from builder.lock.selection import LockContext
 from builder.model.base import Base
-from builder.model.lock import WheelLock, WheelRequest
+from builder.model.lock import DebLock, DebRequest, WheelLock, WheelRequest
 from builder.plan.use import Scope, make_use
-from builder.project import Project, closest
+from builder.project import Project
+from builder.text import closest
+from builder.unpack.root import STATUS_D
 
 SECTION = "{name}-{{{{ base.vllm }}}}-{{{{ base.python_tag }}}}"
 
@@ -35,83 +40,176 @@ producer: files
 families: [{family}]
 needs:
   - when: {{lock: "{section}"}}
-    why: its wheels are not locked for this base; builder add wheels locks them
+    why: its {what} are not locked for this base; builder add {kind} locks them
 inputs:
-  wheels:
-    - {{lock: "{section}"}}
-checks:
+{inputs}checks:
 {checks}"""
+
+_DEB = re.compile(r"([a-z0-9][a-z0-9.+-]+)(?:>=((?:[0-9]+:)?[0-9][A-Za-z0-9.+:~-]*))?")
+
+
+@dataclass(frozen=True)
+class _Addition:
+    """A layer to write. section: its name as in the layer, which may be a template, and as in the lock."""
+
+    template: str
+    section: str
+    request: DebRequest | WheelRequest
+    inputs: str
+    checks: str
 
 
 def add(
-    kind: Annotated[str, typer.Argument(help="wheels.")],
+    kind: Annotated[str, typer.Argument(help="Python distributions, or Debian packages.")],
     name: Annotated[str, typer.Argument(metavar="LAYER", help="Name of the layer.")],
     requirements: Annotated[
-        list[str], typer.Argument(metavar="REQUIREMENT...", help="Distributions, as for pip: 'librosa>=0.10'.")
+        list[str],
+        typer.Argument(metavar="PACKAGE", help="As for pip, 'librosa>=0.10'; of Debian, a name or 'jq>=1.7'."),
     ],
-    base: Annotated[str, typer.Option("--base", help="The base that the wheels are for.")] = "hermetic-0.23",
+    base: Annotated[str, typer.Option("--base", help="The base that they are for.")] = "hermetic-0.23",
     beside: Annotated[
         list[str] | None,
         typer.Option("--beside", help="A layer of the same recipes, whose wheels are left out too. May be repeated."),
     ] = None,
 ) -> None:
-    """Write a layer of wheels, its request and its lock into the current folder; resolves with uv.
+    """Write a layer of wheels or Debian packages, its request and its lock.
 
-    Distributions that the base has stay as they are and are left out. Repeat the command for another base.
-
-    Example: builder add wheels librosa 'librosa>=0.10' --base hermetic --beside audio
+    They go into the current folder. Resolves with uv or apt. What the base has stays as it is and is left out. Repeat
+    the command for another base.
     """
-    if kind != "wheels":
-        raise UsageError(f"cannot add {kind!r}", id="add-kind-unknown", cause="only wheels")
+    if kind not in ("wheels", "debs"):
+        raise UsageError(f"cannot add {kind!r}", id="add-kind-unknown", cause="one of wheels, debs")
     check_new_name(name)
-    names = [_distribution(text) for text in requirements]
+    if kind == "debs" and beside:
+        raise UsageError(
+            "--beside is for wheels", id="add-debs-beside", next="name all packages of the recipe in one layer"
+        )
+    names = [_distribution(text) if kind == "wheels" else _package(text) for text in requirements]
     project = Project()
     chosen = _base(project, base)
-    sections = _installed(project, chosen)
-    sections += tuple(lock for other in beside or () for lock in _locks(project, chosen, other))
     folder = Path(os.environ.get("BUILDER_PROJECT") or ".")
     layer = folder / "dockerfiles/layers" / name / "layer.yaml"
     if name in project.layer_names() and not layer.exists():
         raise UsageError(f"builder has a layer {name} already", id="add-layer-bundled", next="choose another name")
-    section = f"{name}-{chosen.vllm}-cp{str(chosen.python).replace('.', '')}"
-    like = project.section(sections[0])
-    assert isinstance(like, WheelLock)
-    request = WheelRequest(
-        requirements=tuple(requirements), without=sections, python=like.request.python, platform=like.request.platform
-    )
+    if kind == "wheels":
+        sections = _installed(project, chosen)
+        sections += tuple(lock for other in beside or () for lock in _locks(project, chosen, other))
+        made = _wheels(project, chosen, name, names, requirements, sections)
+    else:
+        made = _debs(project, chosen, name, names, requirements)
     text = LAYER.format(
         name=name,
         title=f"{', '.join(names)} and what they need" if len(names) > 1 else f"{names[0]} and what it needs",
         family=chosen.family,
-        section=SECTION.format(name=name),
-        checks="".join(
-            f"  - {{id: {name}-{each}, tier: static, kind: distribution, args: {{name: {each}}}}}\n" for each in names
-        ),
+        section=made.template,
+        kind=kind,
+        what="wheels" if kind == "wheels" else "packages",
+        inputs=made.inputs,
+        checks=made.checks,
     )
+    text = with_schema("layer", folder, layer, text)
     if layer.exists() and layer.read_text("utf-8") != text:
         raise UsageError(
             f"{layer} exists already, with other contents",
             id="add-layer-exists",
             next="remove it, or choose another name",
         )
+    _write(folder, layer, text, made)
+    locked = Project().section(made.section).entries
+    what = "wheel" if kind == "wheels" else "package"
+    say(f"{counted(len(locked), what)}, {size(sum(item.size for item in locked))}, on {chosen.name}")
+    say(f"next: builder new recipe NAME --extends RECIPE --base {chosen.name} --layer {name}")
+
+
+def _write(folder: Path, layer: Path, text: str, made: _Addition) -> None:
+    """Write layer and request, resolve the lock, and print the files. Nothing stays written after an error."""
     requests = folder / "recipes/locks" / REQUESTS
-    before = requests.read_text("utf-8") if requests.exists() else ""
+    before = requests.read_text("utf-8") if requests.exists() else with_schema("requests", folder, requests, "")
     with _undone_after_an_error(requests, layer):
-        for path, content in ((requests, with_wheels(before, section, request)), (layer, text)):
+        for path, content in ((requests, with_request(before, made.section, made.request)), (layer, text)):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, content.encode())
-        Project().layer(name)
-        refresh(LockContext(Project(), [section], writing=True, update=True, say=say), LockReport())
-    locked = Project().section(section).entries
-    for written in (layer, requests, requests.with_name(f"{section}.json")):
+        Project().layer(layer.parent.name)
+        refresh(LockContext(Project(), [made.section], writing=True, update=True, say=say), LockReport())
+    for kind in ("layer", "requests"):
+        write_schema(kind, folder)
+    for written in (layer, requests, requests.with_name(f"{made.section}.json")):
         print(written)
-    say(f"{counted(len(locked), 'wheel')}, {size(sum(item.size for item in locked))}, on {chosen.name}")
-    say(f"next: builder new recipe NAME --extends RECIPE --base {chosen.name} --layer {name}")
+
+
+def _wheels(
+    project: Project, base: Base, name: str, names: list[str], requirements: list[str], sections: tuple[str, ...]
+) -> _Addition:
+    like = project.section(sections[0])
+    assert isinstance(like, WheelLock)
+    request = WheelRequest(
+        requirements=tuple(requirements), without=sections, python=like.request.python, platform=like.request.platform
+    )
+    template = SECTION.format(name=name)
+    section = f"{name}-{base.vllm}-cp{str(base.python).replace('.', '')}"
+    checks = (
+        f"  - {{id: {name}-{each}, tier: static, kind: distribution, args: {{name: {each}}}}}\n" for each in names
+    )
+    inputs = f'  wheels:\n    - {{lock: "{template}"}}\n'
+    return _Addition(template, section, request, inputs, "".join(checks))
+
+
+def _debs(project: Project, base: Base, name: str, names: list[str], packages: list[str]) -> _Addition:
+    """Raises UsageError for a base without a root of Debian packages, and for packages that the root has."""
+    root = _root(project, base)
+    have = {deb.package: deb.version for deb in root.packages}
+    if there := next((each for each in names if each in have), None):
+        raise UsageError(
+            f"base {base.name} has {there} {have[there]} already", id="add-deb-there", next=f"leave out {there}"
+        )
+    request = DebRequest(
+        suite=root.request.suite,
+        architecture=root.request.architecture,
+        packages=tuple("".join(each.split()) for each in packages),
+        without=(root.name,),
+    )
+    section = f"{name}-{root.name}"
+    checks = (
+        f"  - {{id: {name}-{each}, tier: static, kind: file, args: {{path: /{STATUS_D}/{each}}}}}\n" for each in names
+    )
+    return _Addition(section, section, request, f"  debs: {section}\n", "".join(checks))
+
+
+def _root(project: Project, base: Base) -> DebLock:
+    """The packages that the base's root has. Raises UsageError when they are not known."""
+    for each in base.layers:
+        use = make_use(project, each.layer, each.set, set(), f"base {base.name}")
+        debs = use.source.definition.inputs.debs
+        if use.source.definition.root and debs is not None:
+            section = project.section(Scope(project, use, base, None).text(debs))
+            if isinstance(section, DebLock):
+                return section
+    raise UsageError(
+        f"the Debian packages of base {base.name} are not known",
+        id="base-debs-unknown",
+        cause="its image comes from a registry",
+        next="choose a hermetic base: builder list bases",
+    )
+
+
+def _package(text: str) -> str:
+    found = _DEB.fullmatch("".join(text.split()))
+    if not found:
+        raise UsageError(
+            f"{text!r} is not a Debian package",
+            id="package-name-invalid",
+            cause="a name is small letters, digits and -+., and may have an oldest version",
+            next="builder add debs tools jq 'strace>=6'",
+        )
+    return found[1]
 
 
 def _distribution(text: str) -> str:
     try:
-        return str(canonicalize_name(Requirement(text).name))
+        parsed = Requirement(text)
+        if parsed.url or set("@/$\\") & set(text):
+            raise InvalidRequirement("Distributions come from the package index, not from an address")
+        return str(canonicalize_name(parsed.name))
     except InvalidRequirement as error:
         raise UsageError(
             f"{text!r} is not a requirement", id="requirement-invalid", cause=str(error).splitlines()[0]

@@ -11,7 +11,7 @@ import typer
 
 from builder import __version__
 from builder.cli.options import BaseOption, JsonOption, MachineOption
-from builder.cli.output import counted, print_json, say
+from builder.cli.output import counted, print_json, print_line, say
 from builder.cli.recipe.refused import Refused, own_recipes, refused
 from builder.cli.rulecheck import memory_of
 from builder.errors import InvalidError, RuleError, UsageError
@@ -19,11 +19,12 @@ from builder.knowledge.lint import Finding
 from builder.knowledge.lint import lint as lint_recipes
 from builder.knowledge.rule import all_rules
 from builder.project import Project
+from builder.text import closest
 
 
 def lint(
     recipes: Annotated[
-        list[str] | None, typer.Argument(metavar="[RECIPE]...", help="Recipes to check; default: all.")
+        list[str] | None, typer.Argument(metavar="RECIPE", help="Recipes to check; default: all.")
     ] = None,
     base: BaseOption = None,
     machine: MachineOption = None,
@@ -37,14 +38,20 @@ def lint(
     """
     if sarif and json_:
         raise UsageError("--json and --sarif exclude each other", id="lint-formats-conflict")
+    memory = memory_of(machine)
     project = Project()
+    if base is not None and not project.find_bases(base):
+        names = [name for each in project.bases.values() for name in (each.name, each.family, *each.aliases)]
+        raise UsageError(
+            f"there is no base {base!r}", id="name-unknown", cause=closest(base, names), next="builder list bases"
+        )
     for name in recipes or ():
         # A name of the command line, and not of a file.
         if name not in project.recipe_names():
             project.recipe(name)
     wrong = list(refused(project, recipes or None, base))
     broken = {item.recipe for item in wrong}
-    findings = lint_recipes(project, recipes or None, base=base, without=broken, machine=memory_of(machine))
+    findings = lint_recipes(project, recipes or None, base=base, without=broken, machine=memory)
     shown = [item for item in findings if not quiet or item.level in ("error", "warning")]
     if json_:
         print_json([*map(refused_as_json, wrong), *map(as_json, shown)])
@@ -52,14 +59,15 @@ def lint(
         print_json(as_sarif(shown, wrong))
     else:
         for each in wrong:
-            print(refused_as_text(each))
+            print_line(refused_as_text(each), status="error")
         for item in shown:
-            print(as_text(item))
+            print_line(as_text(item), status=item.level)
     if wrong:
         raise InvalidError(
             f"{counted(len(wrong), 'problem')} that plan, build or test would refuse",
             id="lint-refused",
             cause=f"printed above{'' if broken == {''} else ', with file and line'}",
+            next="mend each, then repeat the command",
         )
     errors = sum(item.level == "error" for item in findings)
     if errors:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
@@ -26,12 +27,17 @@ COLUMNS = {
 
 
 def list_(
-    kind: Annotated[str, typer.Argument(help="recipes, bases, layers or profiles.")] = "recipes",
+    kind: Annotated[str, typer.Argument(help="What to list.")] = "recipes",
     json_: JsonOption = False,
 ) -> None:
     """List recipes, bases, layers, or the profiles that every recipe has. --json prints all facts."""
     if kind not in COLUMNS:
-        raise UsageError(f"cannot list {kind!r}", id="list-kind-unknown", cause=f"one of {', '.join(COLUMNS)}")
+        raise UsageError(
+            f"cannot list {kind!r}",
+            id="list-kind-unknown",
+            cause=f"one of {', '.join(COLUMNS)}",
+            next=f"builder list {next(iter(get_close_matches(kind, COLUMNS, cutoff=0.75)), 'recipes')}",
+        )
     rows, errors = _rows(Project(), kind)
     print_rows(rows, kind, json_)
     for error in errors[:-1]:

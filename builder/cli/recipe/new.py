@@ -11,6 +11,7 @@ import yaml
 
 from builder.cli.output import say
 from builder.cli.recipe.new_base import new_base
+from builder.cli.recipe.schema import with_schema, write_schema
 from builder.errors import UsageError
 from builder.knowledge.families import has_experts, weights_of
 from builder.project import Project
@@ -62,11 +63,45 @@ checks:
   - {{id: {name}-file, tier: static, kind: file, args: {{path: /opt/{name}/README}}}}
 """
 
+COMPILED = {
+    "layer.yaml": """\
+name: {name}
+title: A library made from source
+producer: dockerfile
+inputs: {{toolchain: true}}
+checks:
+  - {{id: {name}-file, tier: static, kind: file, args: {{path: /opt/{name}/lib{name}.so}}}}
+  - {{id: {name}-elf, tier: static, kind: elf-machine, args: {{prefix: /opt/{name}}}}}
+""",
+    "Dockerfile.j2": """\
+FROM toolchain AS {{{{ id }}}}-build
+RUN --mount=type=bind,target=/context mkdir -p /out/opt/{name} \\
+    && aarch64-linux-gnu-gcc -O2 -shared -fPIC -o /out/opt/{name}/lib{name}.so /context/layers/{name}/{name}.c
+
+FROM scratch AS {{{{ id }}}}
+COPY --from={{{{ id }}}}-build /out /
+""",
+    "{name}.c": """\
+int answer(void) {{ return 42; }}
+""",
+}
+
+
+_OPTIONS = {
+    "recipe": ("model", "base"),
+    "variant": ("base", "extends", "layer"),
+    "layer": ("compiled",),
+    "base": ("vllm",),
+}
+"""The options of each kind of file."""
+
 
 def new(
-    kind: Annotated[str, typer.Argument(help="recipe, layer or base.")],
+    kind: Annotated[str, typer.Argument(help="What to write.")],
     name: Annotated[str, typer.Argument(help="Name of the new recipe, layer or base.")],
-    model: Annotated[str, typer.Option("--model", help="For a recipe: repository of the model.")] = NO_MODEL,
+    model: Annotated[
+        str | None, typer.Option("--model", help="For a recipe: repository of the model, OWNER/NAME on the hub.")
+    ] = None,
     base: Annotated[
         str | None,
         typer.Option("--base", help="For a recipe: its base; default: hermetic-0.23, or the extended recipe's."),
@@ -78,6 +113,9 @@ def new(
         list[str] | None,
         typer.Option("--layer", help="For a variant: a layer besides those of the extended recipe. May be repeated."),
     ] = None,
+    compiled: Annotated[
+        bool, typer.Option("--compiled", help="For a layer: with a source in C and the steps that compile it.")
+    ] = False,
     vllm: Annotated[str | None, typer.Option("--vllm", help="For a base: its version of vLLM, from 0.20.0 on.")] = None,
 ) -> None:
     """Write the start of a new recipe or layer, or a whole base, into the current folder, and print the paths.
@@ -85,6 +123,13 @@ def new(
     A base is hermetic: `builder new base hermetic-0.31 --vllm 0.31.0` resolves and locks all of its packages.
     """
     check_new_name(name)
+    if kind == "recipe" and layer and not extends:
+        raise UsageError("--layer belongs to a variant", id="new-layer-without-extends", next="add --extends RECIPE")
+    given = {"model": model, "base": base, "extends": extends, "layer": layer, "compiled": compiled, "vllm": vllm}
+    what = "variant" if kind == "recipe" and extends else kind
+    unfit = [name for name, value in given.items() if value and name not in _OPTIONS.get(what, given)]
+    if unfit:
+        raise UsageError(f"--{unfit[0]} does not belong to a new {what}", id="new-option-unfit")
     if kind == "base":
         new_base(name, vllm)
         return
@@ -93,15 +138,22 @@ def new(
         use = f"builder lint {name}; builder plan --recipe {name}; builder build --recipe {name}"
         hint = f"read and change the file; {use}"
     elif kind == "layer":
-        path, text = _new_layer(name), LAYER
+        path, text = _new_layer(name), COMPILED["layer.yaml"] if compiled else LAYER
         hint = f"add {name} to `layers` of a recipe, and plan that recipe"
     else:
         raise UsageError(f"cannot write a new {kind!r}", id="new-kind-unknown", cause="one of recipe, layer, base")
     if path.exists():
         raise UsageError(f"{path} exists already", id="new-file-exists")
+    text = text.format(name=name, base=base or BASE, extends=extends, **_model(model or NO_MODEL))
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text.format(name=name, base=base or BASE, extends=extends, **_model(model)), "utf-8")
+    path.write_text(with_schema(kind, Path(), path, text), "utf-8")
+    write_schema(kind, Path())
     print(path)
+    for file, content in COMPILED.items() if compiled else ():
+        beside = path.with_name(file.format(name=name))
+        if beside != path:
+            beside.write_text(content.format(name=name), "utf-8")
+            print(beside)
     say(f"next: {hint}")
 
 
@@ -111,15 +163,13 @@ def check_new_name(name: str) -> None:
         raise UsageError(
             f"{name!r} is not a valid name",
             id="name-invalid",
-            cause="a name has lower-case letters, digits, dots, hyphens and underscores, and starts with a letter",
+            cause="up to 64 lower-case letters, digits, dots, hyphens and underscores, a letter first",
         )
 
 
 def _new_recipe(name: str, base: str, extends: str | None, layers: list[str]) -> tuple[Path, str]:
     """The path and template of a recipe. Raises UsageError for a name that builder's own recipes use."""
     project = Project()
-    if layers and not extends:
-        raise UsageError("--layer belongs to a variant", id="new-layer-without-extends", next="add --extends RECIPE")
     if base:
         project.base(base)
     variant = VARIANT + (f"base: {base}\ncompatible: []\n" if base else "")
@@ -140,8 +190,12 @@ def _with_layers(project: Project, extends: str, more: list[str]) -> str:
     uses: list[Any] = [{use.layer: dict(use.set)} if use.set else use.layer for use in project.recipe(extends).layers]
     if not more:
         return ""
+    taken = {use.layer for use in project.recipe(extends).layers}
     for name in more:
         project.layer(name)
+        if name in taken:
+            raise UsageError(f"{extends} has the layer {name} already", id="new-layer-twice", next="leave out --layer")
+        taken.add(name)
     # The entrypoint is last by convention.
     at = len(uses) - (uses[-1:] == ["entrypoint"])
     text = yaml.safe_dump({"layers": [*uses[:at], *more, *uses[at:]]}, sort_keys=False, default_flow_style=None)

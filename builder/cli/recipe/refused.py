@@ -17,10 +17,10 @@ from builder.model.textfile import read_text
 from builder.model.variant import with_profile
 from builder.plan.bases import fitting_bases
 from builder.plan.resolve import resolve
-from builder.project import Project, closest
+from builder.project import Project
 from builder.smoke.check import bind_check
 from builder.smoke.plan_checks import checks_of
-from builder.text import relative_path
+from builder.text import closest, relative_path
 
 _EXPECTED = ("base-not-pinned",)
 """What is no fault of the project: a base whose registry was not reached yet."""

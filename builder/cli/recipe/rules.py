@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from builder.cli.options import JsonOption
-from builder.cli.output import print_json
+from builder.cli.output import print_json, print_table
 from builder.knowledge.rule import Rule, all_rules, find_rule
 
 
 def rules(
-    id_: Annotated[str | None, typer.Argument(metavar="[ID]", help="A rule to explain, for example GB10-007.")] = None,
+    id_: Annotated[str | None, typer.Argument(metavar="ID", help="A rule to explain, for example GB10-007.")] = None,
     json_: JsonOption = False,
 ) -> None:
     """List the rules of the hardware, or explain one."""
@@ -20,8 +20,7 @@ def rules(
         if json_:
             print_json([_as_json(item) for item in all_rules()])
             return
-        for item in all_rules():
-            print(f"{item.id}  {item.severity:8} {item.title}")
+        print_table(map(_as_json, all_rules()), ("id", "severity", "title"), needed=2)
         return
     rule = find_rule(id_)
     if json_:

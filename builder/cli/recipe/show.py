@@ -14,7 +14,8 @@ from builder.cli.proof.score import show_score
 from builder.cli.recipe.list import base_row, print_rows
 from builder.errors import UsageError
 from builder.guide.summary import base_facts, recipe_summary
-from builder.project import Project, closest
+from builder.project import Project
+from builder.text import closest
 
 
 def show(
@@ -32,15 +33,16 @@ def show(
 
     For an image in a registry, show how reproducible each layer is, as far as statements signed by the keys of
     --signed-by say it.
-
-    Example: builder show nemotron-omni
-             builder show registry.example/team/omni:1 --signed-by team.pub
     """
     if "/" in name:
         show_score(name, signed_by, json=json_)
         return
     if signed_by:
-        raise UsageError("--signed-by is about an image in a registry", id="show-keys-without-image", next="name REF")
+        raise UsageError(
+            "--signed-by is about an image in a registry",
+            id="show-keys-without-image",
+            next="builder show REGISTRY/REPOSITORY:TAG --signed-by KEY",
+        )
     project = Project()
     if name in project.recipe_names():
         recipe = project.recipe(name)
@@ -59,12 +61,13 @@ def show(
     elif name in project.shared_profiles:
         data = {"name": name, **_data(project.shared_profiles[name])}
     else:
-        families = [base.family for base in project.bases.values()]
-        names = dict.fromkeys([*project.recipe_names(), *project.base_names(), *families, *project.layer_names()])
+        families: list[str] = [base.family for base in project.bases.values()]
+        families += [alias for base in project.bases.values() for alias in base.aliases]
+        names = [*project.recipe_names(), *project.base_names(), *project.layer_names(), *project.shared_profiles]
         raise UsageError(
             f"there is no recipe, base or layer {name!r}",
             id="name-unknown",
-            cause=closest(name, names),
+            cause=closest(name, [*names, *families]),
             next="builder list",
         )
     if json_:

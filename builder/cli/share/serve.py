@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from typing import Annotated
 
@@ -28,8 +29,6 @@ def serve(
 
     docker, containerd, skopeo and `builder` pull from it: each recipe is a repository, each base a tag. Only this
     machine reaches it, unless --listen says otherwise: then clients log in, with BUILDER_TOKEN or a new token.
-
-    Example: builder serve &  docker pull 127.0.0.1:5080/nemotron-omni
     """
     host, port = _address(listen)
     token = None if is_loopback(host) else os.environ.get("BUILDER_TOKEN") or secrets.token_urlsafe(24)
@@ -51,7 +50,10 @@ def serve(
 
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or not 0 <= int(port[:6]) < 65536:
+    bracketed = host.startswith("[") and host.endswith("]")
+    # Only an IPv6 address has colons, and it is in brackets then.
+    strange = not re.fullmatch(r"[0-9A-Fa-f:.]+", host[1:-1]) if bracketed else bool(set(host) & set(":[]/ "))
+    if not host or strange or not port.isascii() or not port.isdigit() or not 0 <= int(port[:6]) < 65536:
         raise UsageError(
             f"not an address: {text[:100]!a}", id="serve-address-invalid", next=f"write HOST:PORT, as in {ADDRESS}"
         )

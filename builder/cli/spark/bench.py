@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from builder.bench.measure import SCENARIOS, Scenario, Server, measure
+from builder.bench.measure import SCENARIOS, Scenario, measure
+from builder.bench.server import Server
 from builder.cli.options import JsonOption
 from builder.cli.output import print_json, say
 
@@ -18,10 +19,10 @@ def bench(
         str | None, typer.Option("--model", help="Served name of the model; default: the server's first.")
     ] = None,
     prompt_tokens: Annotated[
-        int, typer.Option("--prompt-tokens", min=1, help="Approximate length of the prompt.")
+        int, typer.Option("--prompt-tokens", min=1, max=1_000_000, help="Approximate length of the prompt.")
     ] = 2000,
-    output_tokens: Annotated[int, typer.Option("--output-tokens", min=2, help="Tokens to decode.")] = 256,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Requests; their median is the result.")] = 3,
+    output_tokens: Annotated[int, typer.Option("--output-tokens", min=2, max=100_000, help="Tokens to decode.")] = 256,
+    runs: Annotated[int, typer.Option("--runs", min=1, max=1000, help="Requests; their median is the result.")] = 3,
     concurrency: Annotated[
         int,
         typer.Option("--concurrency", "-c", min=1, max=256, help="Requests at once; measure with as many as you use."),

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from builder.cli.link import check_link
 from builder.cli.options import BaseOption, JsonOption, ProfileOption
-from builder.cli.output import counted, print_json
+from builder.cli.output import counted, print_json, print_line
 from builder.cli.request import asked
 from builder.doctor.checks import examine
 from builder.doctor.host import ThisHost
@@ -33,15 +34,19 @@ def doctor(
     """Check this machine: driver, docker, memory, disk, and for two nodes the link. Unknown facts are reported too."""
     if base is not None and recipe is None:
         raise UsageError("--base belongs to a recipe", id="base-without-recipe", next="add --recipe NAME")
+    if profile is not None and recipe is None:
+        raise UsageError("--profile belongs to a recipe", id="profile-without-recipe", next="add --recipe NAME")
+    check_link(interface, peer, hca)
     project = Project()
-    request = asked(project, recipe, base, profile=profile) if recipe else None
+    request = asked(project, recipe, base, profile=profile) if recipe is not None else None
     served, chosen = request.recipe_and_base(project) if request else (None, None)
     answers = examine(Question(ThisHost(), served, chosen, interface, peer, hca))
     if json_:
         print_json([asdict(item) for item in answers])
     else:
         for item in answers:
-            print(f"{item.state:8} {item.id:14} {item.message}" + (f"\n{'':23} fix: {item.fix}" if item.fix else ""))
+            fix = f"\n{'':23} fix: {item.fix}" if item.fix else ""
+            print_line(f"{item.state:8} {item.id:14} {item.message}{fix}", status=item.state)
     failed = [item.id for item in answers if item.state == "failed"]
     if failed:
         count = counted(len(failed), "check")

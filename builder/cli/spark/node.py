@@ -3,52 +3,81 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 
+from builder.cli.link import DEVICES, INTERFACE, check_device
 from builder.cli.output import say
 from builder.errors import UsageError
-from builder.serve.spec import Node
+from builder.model.recipe import Recipe
+from builder.serve.spec import Node, check_nodes, transport
 from builder.serve.staging import netplan
 
-_INTERFACE = r"[^\s/:;'\"\\]{1,15}"
-_DEVICES = r"[=^]*[A-Za-z0-9_.:,-]{1,255}"
+_EXAMPLES = {
+    "--ip": "--ip ADDRESS",
+    "--interface": "--interface NAME",
+    "--head": "--head ADDRESS",
+    "--hca": "--hca DEVICES",
+}
 
 
 def parse_node(
-    role: str | None, ip: str | None, head: str | None, interface: str | None, hca: str | None, *, links: bool
+    recipe: Recipe,
+    role: str | None,
+    ip: str | None,
+    head: str | None,
+    interface: str | None,
+    hca: str | None,
+    *,
+    links: bool,
 ) -> Node | None:
     """The node that the options describe; None for a single Spark. links: it has only pairs of
     addresses and interfaces.
 
-    Raises UsageError for options that are missing, do not belong together or have no valid value.
+    Raises UsageError for options that are missing, all of them at once, do not belong together or have no valid value.
     """
     if role not in (None, "head", "worker"):
-        raise UsageError(f"--role {role!r} is neither head nor worker", id="role-unknown")
-    if role is None and not links:
-        values = {"--ip": ip, "--head": head, "--interface": interface, "--hca": hca}
-        if given := [option for option, value in values.items() if value is not None]:
+        raise UsageError(f"--role {role!r} is neither head nor worker", id="role-unknown", next="--role head")
+    values = {"--ip": ip, "--interface": interface, "--head": head, "--hca": hca}
+    given = [option for option, value in values.items() if value is not None]
+    if recipe.nodes == 1 and role is None and not links:
+        if given:
             raise UsageError(
                 f"{', '.join(given)} only applies to one of two Sparks",
                 id="node-options-without-role",
-                next="add --role head or --role worker",
+                cause=f"{recipe.name} runs on one Spark",
+                next="leave out the options",
             )
         return None
-    if ip is None or interface is None or (head is None and role == "worker" and not links):
-        option = "--netplan" if links else "--role"
+    if recipe.nodes == 1 and role is not None and not links:
+        check_nodes(recipe, Node(role, "", "", ""))
+    needed = ["--ip", "--interface"]
+    if not links:
+        needed += ["--head"] if role == "worker" else []
+        needed += ["--hca"] if recipe.nodes == 2 and transport(recipe) == "roce" else []
+    missing = [option for option in needed if option not in given]
+    add = " ".join(_EXAMPLES[option] for option in missing)
+    if role is None and not links:
         raise UsageError(
-            f"{option} needs --ip and --interface" + ("" if links else ", and --head on the worker"),
+            f"{recipe.name} runs on two Sparks: the role of this one is missing",
+            id="serve-role-missing",
+            cause="addresses and the names of devices differ from machine to machine",
+            next=f"add --role head {add}",
+        )
+    if missing or ip is None or interface is None:
+        raise UsageError(
+            f"{'--netplan' if links else f'--role {role}'} also needs {', '.join(missing)}",
             id="node-options-missing",
+            next=f"add {add}; ip -br link and ibdev2netdev list the names of devices",
         )
     for address in ip.split(",") if links else (ip,):
         _check_address("--ip", address)
     if head is not None:
         _check_address("--head", head)
     for name in interface.split(","):
-        _check_device("--interface", name, _INTERFACE)
+        check_device("--interface", name, INTERFACE)
     if links:
         _check_links(ip.split(","), interface.split(","))
     if hca is not None:
-        _check_device("--hca", hca, _DEVICES)
+        check_device("--hca", hca, DEVICES)
     return Node(role or "head", ip, head or ip, interface, hca)
 
 
@@ -80,10 +109,3 @@ def _check_address(option: str, address: str) -> None:
             id="address-invalid",
             next=f"{option} 192.168.100.10, without a name or a mask",
         ) from None
-
-
-def _check_device(option: str, name: str, pattern: str) -> None:
-    if not re.fullmatch(pattern, name):
-        raise UsageError(
-            f"{option} {name!r} cannot be the name of a device", id="device-name-invalid", next="ip link; ibdev2netdev"
-        )

@@ -29,7 +29,9 @@ def prefetch(
     With --exec, run them (the hub's client shows its progress) and compare every file with the hub's checksums.
     """
     if exec_ and json_:
-        raise UsageError("--exec and --json exclude each other", id="prefetch-options-conflict")
+        raise UsageError(
+            "--exec and --json exclude each other", id="prefetch-options-conflict", next="leave out one of them"
+        )
     project = Project()
     served = with_profile(project.recipe(recipe), profile, project.shared_profiles)
     steps = staging.prefetch(served)

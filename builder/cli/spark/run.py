@@ -11,12 +11,20 @@ from typing import Annotated
 import typer
 
 from builder.cli.image.built import built_image, image_name
-from builder.cli.options import BaseOption, MachineOption, PolicyOption, ProfileOption, RecipeOption, SetOption
-from builder.cli.output import say
+from builder.cli.options import (
+    BaseOption,
+    JsonOption,
+    MachineOption,
+    PolicyOption,
+    ProfileOption,
+    RecipeOption,
+    SetOption,
+)
+from builder.cli.output import print_json, say
 from builder.cli.request import PlanRequest, asked
 from builder.cli.rulecheck import check_rules, memory_of
 from builder.cli.spark.node import parse_node, print_netplan
-from builder.cli.spark.start import host_folders, start
+from builder.cli.spark.start import as_dict, host_folders, start
 from builder.errors import NetworkError, PinError, UsageError
 from builder.model.recipe import Recipe
 from builder.project import Project
@@ -24,6 +32,7 @@ from builder.serve import formats, spec
 from builder.serve.spec import Container, Node
 
 _OTHER_IMAGE = "or name an image: --image REF"
+_IMAGE = r"[a-z0-9][a-z0-9._:/-]{0,255}(:[A-Za-z0-9._-]{1,128})?(@sha256:[0-9a-f]{64})?"
 
 
 def run(
@@ -53,25 +62,32 @@ def run(
     hca: Annotated[str | None, typer.Option("--hca", help="RDMA devices of the direct link, for RoCE.")] = None,
     netplan: Annotated[bool, typer.Option("--netplan", help="Print the netplan file of the link instead.")] = False,
     exec_: Annotated[bool, typer.Option("--exec", help="Run the docker command instead of printing it.")] = False,
+    json_: JsonOption = False,
 ) -> None:
-    """Print what serves a recipe on a Spark: a docker command, a compose file, a systemd unit or the environment."""
+    """Print what serves a recipe on a Spark: a docker command, a compose file, a systemd unit or the environment.
+
+    With --json, the docker command as a list of words, with the image, the ports and the folders that it mounts.
+    """
     _check_options(format_, exec_, user, image)
+    if policy is not None and image is None:
+        raise UsageError(
+            "a policy is about an image in a registry",
+            id="policy-without-image",
+            next="--image REGISTRY/REPOSITORY:TAG",
+        )
+    if json_ and (format_ is not None or exec_ or netplan):
+        raise UsageError(
+            "--json excludes --format, --netplan and --exec", id="run-options-conflict", next="leave out one of them"
+        )
     project = Project()
     request = asked(project, recipe, base, set_, profile)
     served, chosen = request.recipe_and_base(project)
-    node = parse_node(role, ip, head, interface, hca, links=netplan)
+    node = parse_node(served, role, ip, head, interface, hca, links=netplan)
     if netplan and node is not None:
         print_netplan(node)
         return
-    spec.check_nodes(served, node)
     check_rules(project, recipe, chosen.name, profile, refuse=exec_, machine=memory_of(machine))
-    if policy is not None:
-        if image is None:
-            raise UsageError(
-                "a policy is about an image in a registry",
-                id="policy-without-image",
-                next="--image REGISTRY/REPOSITORY:TAG",
-            )
+    if policy is not None and image is not None:
         # Imported here: only a policy needs what reads statements.
         from builder.cli.proof.policy import pinned
 
@@ -84,8 +100,12 @@ def run(
         _print_profile(request, project)
     if exec_:
         start(container, request, built=image is None)
+    elif json_:
+        print_json(as_dict(container))
     else:
         _print(container, format_ or "docker", user)
+    if image is None and not exec_:
+        say(f"docker needs the image first: {request.command('load')}")
     if node is None or node.role == "head":
         _print_warm_up(served, container)
     if node is not None and node.role == "head":
@@ -139,7 +159,7 @@ def _print_worker(request: PlanRequest, node: Node, image: str | None) -> None:
 def _check_options(format_: str | None, exec_: bool, user: str | None, image: str | None) -> None:
     if format_ is not None and format_ not in formats.FORMATS:
         raise UsageError(
-            f"there is no format {format_!r}", id="format-unknown", cause=f"one of {', '.join(formats.FORMATS)}"
+            f"there is no format {format_!r}", id="format-unknown", next=f"one of {', '.join(formats.FORMATS)}"
         )
     if exec_ and format_ not in (None, "docker"):
         raise UsageError(
@@ -149,7 +169,7 @@ def _check_options(format_: str | None, exec_: bool, user: str | None, image: st
         )
     if user is not None and not re.fullmatch(r"\d+(:\d+)?", user):
         raise UsageError(f"--user {user!r} is not UID or UID:GID", id="user-invalid", next='--user "$(id -u):$(id -g)"')
-    if image is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}", image):
+    if image is not None and not re.fullmatch(_IMAGE, image):
         raise UsageError(f"--image {image!r} is not an image name", id="image-name-invalid", next="docker image ls")
 
 

@@ -19,6 +19,20 @@ def host_folders(container: Container) -> list[Path]:
     return [Path(mount.host).expanduser() for mount in container.mounts if not spec.is_file(mount)]
 
 
+def as_dict(container: Container) -> dict[str, object]:
+    """A container as plain data, for --json. Secrets are there by name only."""
+    home = os.path.expanduser("~")  # noqa: PTH111
+    return {
+        "name": container.name,
+        "image": container.image,
+        "argv": formats.docker_words(container, home=home),
+        "port": container.ports[0] if container.ports else container.port,
+        "env": dict(container.env),
+        "secrets": list(container.secrets),
+        "volumes": [formats.bind(mount, home) for mount in container.mounts],
+    }
+
+
 def start(container: Container, request: PlanRequest, *, built: bool) -> None:
     """Run the docker command, after making missing folders. built: the image is the built one of the request.
 

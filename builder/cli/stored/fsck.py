@@ -24,8 +24,6 @@ def fsck(
 
     Builds find damage by themselves, where they use a file. This command reads everything, also what no build uses.
     Other builders may use the store meanwhile.
-
-    Example: builder fsck --repair
     """
     store = open_store()
     found = check(store, repair=repair)

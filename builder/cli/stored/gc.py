@@ -12,9 +12,11 @@ import typer
 from builder.cli.options import JsonOption
 from builder.cli.output import print_json, say, size
 from builder.cli.request import open_store
+from builder.cli.stored.gc_cache import gc_cache
 from builder.errors import UsageError
 from builder.store.gc import collect
 from builder.store.retention import GcReport, Policy
+from builder.text import printable
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -27,23 +29,41 @@ def gc(
         str | None,
         typer.Option("--older-than", metavar="AGE", help="Delete only what was last used before: 12h, 30d, 2w."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Delete nothing; print what would go.")] = False,
+    max_used_space: Annotated[
+        str | None,
+        typer.Option(
+            "--max-used-space", metavar="SIZE", help="Delete what was used longest ago, until SIZE is left: 50GB."
+        ),
+    ] = None,
+    cache: Annotated[
+        str | None,
+        typer.Option("--cache", metavar="REPO", help="Delete old layers of this layer cache instead."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Delete nothing; name what would go.")] = False,
     json_: JsonOption = False,
 ) -> None:
     """Delete from the store what no kept image needs. A build fetches or builds deleted files again.
 
     The last image of each recipe and base is kept, with its layers and inputs; with --older-than, everything that was
-    used since then too. Images that `test --tier cpu` unpacked are always deleted, files that a running builder needs
-    never.
+    used since then too. --max-used-space is stronger than these. Images that `test --tier cpu` unpacked are deleted
+    unless one of the two keeps them, files that a running builder needs never.
     """
+    if cache is not None:
+        if max_used_space is not None or keep_inputs:
+            raise UsageError(
+                "--cache goes with --older-than alone", id="gc-cache-options", next="leave out the other options"
+            )
+        gc_cache(cache, age(older_than), dry_run=dry_run, json=json_)
+        return
     store = open_store()
-    report = collect(store, Policy(keep_inputs=keep_inputs, older_than=age(older_than)), dry_run=dry_run)
+    policy = Policy(keep_inputs=keep_inputs, older_than=age(older_than), max_used=space(max_used_space))
+    report = collect(store, policy, dry_run=dry_run)
     if report.busy:
         say("another builder uses this store: the files that it may need stay")
     if json_:
         print_json(_as_dict(report, dry_run))
         return
-    _print(report)
+    _print(report, named=dry_run)
     verb = "would be freed" if dry_run else "freed"
     print(f"{size(report.freed)} {verb} at {store.root}")
 
@@ -62,10 +82,27 @@ def age(text: str | None) -> float | None:
     return float(int(parts[1]) * _UNITS[parts[2]])
 
 
-def _print(report: GcReport) -> None:
-    for item in report.images:
-        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(item["used"]))
-        say(f"kept: {item['recipe']} on {item['base']}, {str(item['digest'])[:19]}, last used {used}")
+def space(text: str | None) -> int | None:
+    """The bytes of a size such as 50GB, in powers of ten as they are printed; None for None. Raises UsageError."""
+    if text is None:
+        return None
+    parts = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) ?([kMGT]?)B", text)
+    if parts is None:
+        raise UsageError(
+            f"--max-used-space {text!r} is not a size",
+            id="size-invalid",
+            next="write a number and B, kB, MB, GB or TB, for example 50GB",
+        )
+    return int(float(parts[1]) * 1000 ** " kMGT".index(parts[2] or " "))
+
+
+def _print(report: GcReport, *, named: bool) -> None:
+    if named:
+        for item in report.gone:
+            print(f"{item.kind:10} {size(item.size):>10}  {item.digest[:19]:19}  {printable(item.name)}")
+    for image in report.images:
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(image["used"]))
+        say(f"kept: {image['recipe']} on {image['base']}, {str(image['digest'])[:19]}, last used {used}")
     print(f"{'':10} {'removed':>8} {'bytes':>10} {'kept':>8} {'bytes':>10}")
     for kind, gone in report.removed.items():
         kept = report.kept[kind]
@@ -80,5 +117,6 @@ def _as_dict(report: GcReport, dry_run: bool) -> dict[str, object]:
         "removed": {kind: asdict(total) for kind, total in report.removed.items()},
         "kept": {kind: asdict(total) for kind, total in report.kept.items()},
         "images": report.images,
+        "gone": [asdict(item) for item in report.gone],
         "busy": report.busy,
     }

@@ -11,6 +11,7 @@ from builder.cli.options import JsonOption
 from builder.cli.output import print_json, print_table, say, size
 from builder.cli.request import open_store
 from builder.errors import BuilderError
+from builder.project import Project
 from builder.smoke.results import read_results, results_folder
 from builder.store.images import StoredImage, stored_images
 from builder.store.store import Store
@@ -26,10 +27,10 @@ def images(
 
     Size: of the layers that were made here. Checks: how many passed and failed in the last `builder test`. An image
     whose layers are gone (`builder gc`) is left out.
-
-    Example: builder images nemotron-omni --json
     """
     store = open_store()
+    if recipe is not None and recipe not in {image.recipe for image in stored_images(store)}:
+        Project().recipe(recipe)
     rows = [row for image in stored_images(store) if recipe in (None, image.recipe) and (row := _row(store, image))]
     if json_:
         print_json(rows)

@@ -1,4 +1,4 @@
-"""The cpu checks of the CUDA user space: which libnccl torch maps into memory, what Triton's ptxas assembles."""
+"""The cpu checks of the CUDA user space: the libnccl that torch maps, Triton's ptxas, FlashInfer's modules."""
 
 from __future__ import annotations
 
@@ -82,3 +82,29 @@ def ptxas_assembles(check: Check, *, arch: str = "sm_121a", path: str | None = N
         raise InvalidError(f"check {check.id} ({check.kind}): not an architecture: {arch}", id="check-arch-wrong")
     code = _ASSEMBLES.format(path=path, arch=arch, number=int(match[1]))
     return Execution(check, last_line_is(None), code=code)
+
+
+_LOADS = """
+import ctypes, os, subprocess, tempfile
+with tempfile.TemporaryDirectory() as folder:
+    os.environ |= {"FLASHINFER_CUDA_ARCH_LIST": "12.1a", "FLASHINFER_DISABLE_JIT": "1"}
+    os.environ["FLASHINFER_WORKSPACE_BASE"] = folder
+    driver = os.path.join(folder, "libcuda.so.1")
+    words = ["-shared", "-nostdlib", "-Wl,-soname,libcuda.so.1", "-x", "c", os.devnull]
+    subprocess.run(["gcc", *words, "-o", driver], check=True)
+    ctypes.CDLL(driver, ctypes.RTLD_GLOBAL)
+    from flashinfer.jit import core, env
+    names = sorted(path.stem for path in env.FLASHINFER_AOT_DIR.glob("*/*.so"))
+    for name in names:
+        core.gen_jit_spec(name, []).build_and_load()
+        with open("/proc/self/maps") as maps:
+            assert f"{env.FLASHINFER_AOT_DIR}/{name}/{name}.so" in maps.read(), f"{name} was loaded from elsewhere"
+    assert names, f"{env.FLASHINFER_AOT_DIR} has no module"
+print(", ".join(names))
+"""
+
+
+@check_kind("cpu", "flashinfer-loads")
+def flashinfer_loads(check: Check) -> Execution:
+    """FlashInfer loads each of its modules in the image and compiles none. An empty library replaces the driver."""
+    return Execution(check, last_line_is(None), code=_LOADS, alone=True)

@@ -17,8 +17,9 @@ from builder.smoke.elf.object import Read, Section, sections
 
 MAGIC = 0xBA55ED50
 _CONTAINER = struct.Struct("<IHHQ")
-_ENTRY = struct.Struct("<HHIQ12xI8xQ")
-"""kind, version, header size, payload size; then at 28 the architecture, at 40 the flags."""
+_ENTRY = struct.Struct("<HHIQ8xHHI8xQ")
+"""kind, version, header size, payload size; at 24 minor and major version of the code (of PTX: its ISA; seen in what
+nvcc 13.0 writes for `.version 9.0`), at 28 the architecture, at 40 the flags."""
 
 _ARCH_SPECIFIC = 0x100000
 _FAMILY_SPECIFIC = 0x200000
@@ -31,14 +32,23 @@ def inventory(read: Read, found: list[Section] | None = None) -> Counter[str]:
 
     found: the sections, when they are known. Raises ValueError when the file or a container in it is damaged.
     """
+    return inspect(read, found)[0]
+
+
+def inspect(read: Read, found: list[Section] | None = None) -> tuple[Counter[str], tuple[int, int]]:
+    """The inventory, and the newest version of the PTX in it; (0, 0) without PTX. Raises as `inventory` does."""
     rows = sections(read) if found is None else found
     counts: Counter[str] = Counter()
+    newest = (0, 0)
     parts = sorted((row.offset, row.offset + row.size) for row in rows if row.name == ".nv_fatbin" and row.size)
     for number, (start, end) in enumerate(parts):
         if number and start < parts[number - 1][1]:
             raise ValueError("damaged fatbin: two sections overlap")
-        counts.update(_targets(read, start, end))
-    return counts
+        for target, version in _targets(read, start, end):
+            counts[target] += 1
+            if target.startswith(_PREFIX[1]):
+                newest = max(newest, version)
+    return counts, newest
 
 
 def runs_on_gb10(code: Mapping[str, int]) -> str:
@@ -69,7 +79,8 @@ def describe(code: Mapping[str, int]) -> str:
     return ", ".join(f"{name} ({count})" for name, count in sorted(code.items(), key=by_number)) or "no GPU code"
 
 
-def _targets(read: Read, position: int, end: int) -> Iterator[str]:
+def _targets(read: Read, position: int, end: int) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Each code object's target, and its version, major first."""
     padding = 0
     while position + _CONTAINER.size <= end:
         magic, _, header, length = _CONTAINER.unpack(_exactly(read, position, _CONTAINER.size))
@@ -85,12 +96,12 @@ def _targets(read: Read, position: int, end: int) -> Iterator[str]:
         if header < _CONTAINER.size or position > end:
             raise ValueError("damaged fatbin: a container is longer than its section")
         while entry + _ENTRY.size <= position:
-            kind, _, size, payload, arch, flags = _ENTRY.unpack(_exactly(read, entry, _ENTRY.size))
+            kind, _, size, payload, minor, major, arch, flags = _ENTRY.unpack(_exactly(read, entry, _ENTRY.size))
             if size < _ENTRY.size or entry + size + payload > position:
                 raise ValueError("damaged fatbin: an entry is longer than its container")
             suffix = "a" if flags & _ARCH_SPECIFIC else "f" if flags & _FAMILY_SPECIFIC else ""
             if kind in _PREFIX:
-                yield f"{_PREFIX[kind]}_{arch}{suffix}"
+                yield f"{_PREFIX[kind]}_{arch}{suffix}", (major, minor)
             entry += size + payload
 
 

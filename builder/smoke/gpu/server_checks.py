@@ -8,7 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from builder.bench.measure import Scenario, Server, measure
+from builder.bench.measure import Scenario, measure
+from builder.bench.server import Server
 from builder.errors import NetworkError
 from builder.model.recipe import Recipe
 from builder.smoke.check import CheckFailed, check_kind

@@ -8,7 +8,7 @@ import os
 import re
 import tarfile
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,10 +101,19 @@ class LayerIndex:
     kept: dict[str, Path] = field(default_factory=dict)
 
 
+Listener = Callable[[int, LayerBlob], None]
+"""Receives each layer when it was read: its number, from 0, and its blob. It is called from several threads."""
+
+
+def ignore(number: int, blob: LayerBlob) -> None:
+    """A listener that does nothing."""
+
+
 class Budget:
     """What the layers of an image may use together: memory, and bytes that are unpacked."""
 
-    def __init__(self, blobs: Iterable[LayerBlob]) -> None:
+    def __init__(self, blobs: Iterable[LayerBlob], listener: Listener = ignore) -> None:
+        self._listener = listener
         self._memory = _MEMORY_OF_IMAGE
         self._bytes = 4 * UNPACKED + RATIO * sum(blob.size for blob in blobs)
 
@@ -116,6 +125,7 @@ class Budget:
             raise _too_many(layer.blob)
         if self._bytes < 0:
             raise InvalidError("the layers unpack to too many bytes", id="layer-too-large", where=layer.blob.digest)
+        self._listener(layer.number, layer.blob)
         return layer
 
 
@@ -124,14 +134,18 @@ def _too_many(blob: LayerBlob) -> InvalidError:
 
 
 def read_layers(
-    layers: Sequence[tuple[int, LayerBlob]], wanted: str, folder: Path, options: ScanOptions
+    layers: Sequence[tuple[int, LayerBlob]],
+    wanted: str,
+    folder: Path,
+    options: ScanOptions,
+    listener: Listener = ignore,
 ) -> list[LayerIndex]:
     """Index several layers at once, the largest first, so that workers end at about the same time.
 
     Large layers are read by processes, because scanning members holds the interpreter's lock.
     """
     order = sorted(layers, key=lambda item: -item[1].size)
-    budget = Budget(blob for _, blob in order)
+    budget = Budget((blob for _, blob in order), listener)
     workers = min(len(order), max(2, os.cpu_count() or 2))
     local = all(blob.remote is None for _, blob in order)
     large = sum(blob.size for _, blob in order) > _FOR_PROCESSES

@@ -168,7 +168,11 @@ def _manifest(path: Path, digest: Digest | None = None) -> Manifest:
         return parse_manifest(data)
     except NetworkError as error:
         raise InvalidError(
-            "neither a manifest nor an index", id="manifest-invalid", where=str(path), cause=error.cause
+            "neither a manifest nor an index",
+            id="manifest-invalid",
+            where=str(path),
+            cause=error.cause,
+            next="copy the image to the folder again",
         ) from None
 
 

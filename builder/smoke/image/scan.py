@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from builder.errors import InvalidError
 from builder.smoke.elf.dynamic import Dynamic, read_dynamic
-from builder.smoke.elf.fatbin import inventory
+from builder.smoke.elf.fatbin import inspect
 from builder.smoke.elf.object import AARCH64, Read, machine_of, reader, sections
 from builder.smoke.image.layerstream import LayerStream
 from builder.smoke.image.secrets import find_secrets, suspicious_name
@@ -29,11 +29,16 @@ _HEAD = 128
 
 @dataclass(frozen=True, slots=True)
 class ElfObject:
-    """An ELF file for aarch64. code: pieces of GPU code by target. problem: why it cannot be read, "" when it can."""
+    """An ELF file for aarch64.
+
+    code: pieces of GPU code by target. ptx: the newest version of PTX in it, (0, 0) without. problem: why it cannot be
+    read, "" when it can.
+    """
 
     dynamic: Dynamic | None
     code: dict[str, int] = field(default_factory=dict)
     problem: str = ""
+    ptx: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,7 @@ def read_object(read: Read) -> ElfObject:
     """Read an ELF file for aarch64; a damaged one gets a `problem`."""
     try:
         rows = sections(read)
-        return ElfObject(read_dynamic(read, rows), dict(inventory(read, rows)))
+        code, ptx = inspect(read, rows)
+        return ElfObject(read_dynamic(read, rows), dict(code), ptx=ptx)
     except ValueError as error:
         return ElfObject(None, {}, str(error))

@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 from builder.errors import InvalidError
-from builder.smoke.image.index import NOTHING, Budget, Entry, LayerIndex, index_layer, read_layers
+from builder.smoke.image.index import (
+    NOTHING,
+    Budget,
+    Entry,
+    LayerIndex,
+    Listener,
+    ignore,
+    index_layer,
+    read_layers,
+)
 from builder.smoke.image.kept import KeptFiles
 from builder.smoke.image.merge import Covered, merge
 from builder.smoke.image.opened import LayerBlob, OpenedImage
@@ -63,11 +72,12 @@ class ImageTree:
         scan: ScanOptions = NOTHING,
         only: Sequence[int] | None = None,
         until: Sequence[str] | None = None,
+        listener: Listener = ignore,
     ) -> ImageTree:
         """Read an image's layers. keep: patterns (fnmatch) of files to copy to `folder`, for later reading.
 
         scan: what to extract from files. only: the numbers of the layers to read, from 0; default: all.
-        until: read from the top layer down, and stop when all these paths are found.
+        until: read from the top layer down, and stop when all these paths are found. listener: receives each layer.
         Raises InvalidError for a damaged layer.
         """
         wanted = "|".join(fnmatch.translate(pattern.lstrip("/")) for pattern in keep) or r"(?!)"
@@ -76,11 +86,11 @@ class ImageTree:
         absent = [blob for blob in image.layers if not any(blob is other for _, other in present)]
         tree = cls(image, [], {}, absent, [], folder)
         if until is None:
-            tree.layers = read_layers(present, wanted, folder, scan)
+            tree.layers = read_layers(present, wanted, folder, scan, listener)
             tree.entries = merge(tree.layers, tree.covered)
             return tree
         # An upper layer decides what is at a path, and whether the folders on the way are links.
-        budget = Budget(blob for _, blob in present)
+        budget = Budget((blob for _, blob in present), listener)
         for number, blob in reversed(present):
             tree.layers = [budget.take(index_layer(blob, number, re.compile(wanted), folder, scan)), *tree.layers]
             tree.entries = merge(tree.layers)

@@ -12,6 +12,8 @@ from builder.smoke.image.tree import PathNotFound
 from builder.smoke.static.context import Context, Reads
 from builder.smoke.static.files import allowed_by
 from builder.text import first_few
+from builder.unpack.root import STATUS_D
+from builder.unpack.tree import OF_PACKAGES
 
 _GB = 1_000_000_000
 _MB = 1_000_000
@@ -137,6 +139,8 @@ def parents_0755(context: Context) -> str:
 def places(context: Context) -> str:
     """Layers above the first have files only below /usr, /opt, /etc and /srv, and no whiteouts.
 
+    A layer of Debian packages, which dpkg's status.d lists, has files below /var/lib and /var/cache too.
+
     /lib and /bin are symlinks in most bases: a path through a symlink would replace it and hide its target.
     """
     bad = []
@@ -144,11 +148,17 @@ def places(context: Context) -> str:
         if layer.number == 0 or not context.is_ours(layer.number):
             continue
         name = context.name(layer.number)
-        bad += [f"{name} has /{path}" for path in layer.entries if path.partition("/")[0] not in _PLACES]
+        also = OF_PACKAGES if any(path.startswith(f"{STATUS_D}/") for path in layer.entries) else ()
+        bad += [f"{name} has /{path}" for path in layer.entries if not _is_placed(path, also)]
         bad += [f"{name} removes /{path}" for path in sorted(layer.removed | layer.opaque)]
     if bad:
         raise CheckFailed(first_few(bad))
     return f"{len(context.tree.layers)} layers"
+
+
+def _is_placed(path: str, also: Sequence[str]) -> bool:
+    inside = path.startswith(tuple(f"{folder}/" for folder in also))
+    return inside or path.partition("/")[0] in _PLACES or any(f"{folder}/".startswith(f"{path}/") for folder in also)
 
 
 @check_kind("static", "nothing-covered", Reads("ours"))

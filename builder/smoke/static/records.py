@@ -18,8 +18,11 @@ from builder.text import first_few
 
 _RECORDS = ("*-packages/*.dist-info/RECORD",)
 _METADATA = ("*-packages/*.dist-info/METADATA",)
+_PATHS = ("*-packages/*.pth",)
 _MOST_RECORD, _MOST_ROWS = 8 << 20, 400_000
 """Bytes of one RECORD (the longest of a known wheel has 2 MB), and lines of all RECORD files of an image."""
+_MOST_PATHS = 64 << 10
+"""Bytes of a `.pth` file."""
 _STARTS = ("sitecustomize.py", "usercustomize.py")
 _MODULES = (".py", ".pyc", ".so")
 _LIBRARY = re.compile(r"/lib/python3[0-9]*\.zip$|/lib/python3\.[0-9]+/.*\.(?:py|pyc|so)$|/python3.*\._?pth$")
@@ -59,6 +62,8 @@ def _stated(context: Context) -> _Stated:
 def _read_records(context: Context) -> _Stated:
     """By path and layer, the hashes and sizes in RECORD files, and what is wrong with these files.
 
+    The layers are those of the distribution and of its RECORD, which differ where a layer patches the distribution.
+
     Two distributions may list the same file; either row is accepted.
     """
     found: dict[tuple[str, int], set[tuple[bytes, str]]] = defaultdict(set)
@@ -68,10 +73,13 @@ def _read_records(context: Context) -> _Stated:
         path = f"{folder}/{name}-{version}.dist-info/RECORD"
         if not context.is_ours(layer):
             continue
-        if context.tree.get(path) is None:
+        entry = context.tree.get(path)
+        if entry is None:
             # Debian's packages, in the first layer, have none.
             bad += [f"/{path} does not exist"] * (layer > 0)
             continue
+        # A layer that patches files of a distribution brings a RECORD for all of them.
+        recorded = entry.layer
         text = context.tree.read(path, _MOST_RECORD + 1).decode("utf-8", "surrogateescape")
         left -= text.count("\n")
         if len(text) > _MOST_RECORD or left < 0:
@@ -89,7 +97,8 @@ def _read_records(context: Context) -> _Stated:
             if digest is None:
                 bad.append(f"/{listed} has no sha256 in RECORD")
             else:
-                found[listed, layer].add((digest, row[2]))
+                for where in {layer, recorded}:
+                    found[listed, where].add((digest, row[2]))
     return found, bad
 
 
@@ -102,13 +111,13 @@ def _digest(text: str) -> bytes | None:
         return None
 
 
-@check_kind("static", "imports", Reads("ours", keeps=lambda image, args: (*_RECORDS, *_METADATA)))
+@check_kind("static", "imports", Reads("ours", keeps=lambda image, args: (*_RECORDS, *_METADATA, *_PATHS)))
 def imports(context: Context) -> str:
     """Every file above the first layer that Python can import or runs at its start is in a RECORD: no other module
     (also beside a script), `.pth` file, sitecustomize or editable install. The metadata of a distribution names it as
     its folder does."""
     listed = {path for path, _ in _stated(context)[0]}
-    bad = list(_contradictions(context))
+    bad = [*_contradictions(context), *_leading_out(context)]
     unlisted = []
     scripts = _script_folders(context)
     for path, entry in context.tree.entries.items():
@@ -127,6 +136,24 @@ def imports(context: Context) -> str:
     if bad:
         raise CheckFailed(first_few(bad))
     return f"{len(listed)} files, all of a distribution"
+
+
+def _leading_out(context: Context) -> Iterator[str]:
+    """The `.pth` files of ours that add a folder outside of their packages' folder, as an editable install does."""
+    for path in sorted(path for pattern in _PATHS for path in context.tree.match(pattern)):
+        entry, folder = context.tree.entries[path], posixpath.dirname(path)
+        # Python reads those of the packages' folder itself.
+        if not context.is_ours(entry.layer) or not folder.endswith("-packages") or entry.kind == "dir":
+            continue
+        if entry.kind != "file" or entry.size > _MOST_PATHS:
+            yield f"/{path} is no small file"
+            continue
+        for line in context.tree.read(path, _MOST_PATHS).decode("utf-8", "replace").splitlines():
+            added = posixpath.normpath(posixpath.join("/", folder, line.strip()))
+            is_path = line.strip() and not line.startswith(("#", "import ", "import\t"))
+            if is_path and not f"{added}/".startswith(f"/{folder}/"):
+                yield f"/{path} adds {added[:200]} to sys.path"
+                break
 
 
 def _script_folders(context: Context) -> frozenset[str]:

@@ -11,6 +11,7 @@ from typing import Any
 from builder.digest import Digest
 from builder.model.check import Check
 from builder.smoke.check import CheckFailed, CheckNotRun, CheckPassed, bind_check, find_kind, run_check
+from builder.smoke.image.index import Listener, ignore
 from builder.smoke.image.opened import OpenedImage, open_image
 from builder.smoke.image.scan import ScanOptions
 from builder.smoke.image.tree import ImageTree, PathNotFound
@@ -27,11 +28,15 @@ from builder.smoke.static import (
     programs,
     python,
     records,
+    stack,
     structure,
 )
 from builder.smoke.static.context import Context, Reads
 
-MODULES = (config, contents, cuda, files, layers, libraries, ownership, planned, programs, python, records, structure)
+MODULES = (
+    *(config, contents, cuda, files, layers, libraries, ownership),
+    *(planned, programs, python, records, stack, structure),
+)
 """Importing these registers the kinds of static checks."""
 
 ALWAYS = tuple(
@@ -58,6 +63,12 @@ ALWAYS = tuple(
         "libraries",
         "mapped",
         "gpu-code",
+        "ptx",
+        "cuda-release",
+        "flashinfer",
+        "compile-jobs",
+        "driver",
+        "nccl-conf",
         "distributions",
         "records",
         "imports",
@@ -94,8 +105,9 @@ def check_image(
     base: int = 0,
     always: Sequence[Check] = ALWAYS,
     folder: Path | None = None,
+    listener: Listener = ignore,
 ) -> Report:
-    """`run_static` for an image that is already open, from a layout or from a registry."""
+    """`run_static` for an image that is already open, from a layout or from a registry. listener: of layers read."""
     wanted = _wanted([check for check in checks if check.tier == "static"], always)
     reads = [_reads(check) for check in wanted]
     bound = [bind_check(check) for check in wanted]
@@ -106,7 +118,7 @@ def check_image(
             *(any(getattr(each.scan, name) for each in reads) for name in ("elf", "secrets", "hash", "files"))
         )
         only = _layers(image, reads, base)
-        tree = ImageTree.of_image(image, Path(kept), sorted(keep), scan, only, _until(image, wanted, reads))
+        tree = ImageTree.of_image(image, Path(kept), sorted(keep), scan, only, _until(image, wanted, reads), listener)
         context = Context(tree, base)
         for check, function, each in zip(wanted, bound, reads, strict=True):
             report.results.append(run_check(check, partial(_call, function, context, each)))

@@ -83,7 +83,7 @@ class Variations:
         rebuilt: Mapping[str, LayerBlob],
         *,
         engine: str,
-        builder: str | None,
+        builder: Sequence[str] | None,
         jobs: int | None,
         log: Callable[[str], None],
     ) -> None:

@@ -5,6 +5,7 @@ It varies what a process can vary of itself, builds, and writes what it made to 
 
 from __future__ import annotations
 
+import calendar
 import json
 import os
 import select
@@ -13,6 +14,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +33,8 @@ from builder.regular import read_regular
 from builder.store.store import Store
 from builder.verify.vary.clock import library, with_clock
 
+_HOUR = 3600
+
 
 @dataclass(frozen=True)
 class Request:
@@ -47,7 +51,7 @@ class Request:
     root: str
     out: str
     engine: str | None
-    builder: str | None
+    builder: Sequence[str] | None
     jobs: int | None
     inputs: str | None = None
     memory: int | None = None
@@ -75,7 +79,9 @@ def main(arguments: list[str]) -> int:
 
 def _vary(request: Request) -> None:
     if request.clock is not None:
-        if time.strftime("%Y", time.gmtime()) != request.clock[:4]:
+        begun = calendar.timegm(time.strptime(request.clock, "%Y-%m-%d %H:%M:%S"))
+        # The clock runs since the process started: its year may have changed since.
+        if not 0 <= time.time() - begun < _HOUR:
             raise EngineError("the clock of this process cannot be set", id="vary-clock")
         # libfaketime 0.9.10 fails in Python's own sleep, which waits until a time of the monotonic clock.
         time.sleep = _sleep

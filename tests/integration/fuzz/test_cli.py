@@ -50,7 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("BUILDER_REGISTRIES", str(tmp_path / "registries.yaml"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("BUILDER_DEBUG", raising=False)
-    monkeypatch.setattr("builder.project.search_path", lambda: (tmp_path,))
+    monkeypatch.setattr("builder.folders.search_path", lambda: (tmp_path,))
     return tmp_path
 
 

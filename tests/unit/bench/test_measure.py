@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from builder.bench.measure import SCENARIOS, Scenario, Server, measure, prompt
+from builder.bench.measure import SCENARIOS, Scenario, measure, prompt
+from builder.bench.server import Server
 from builder.errors import NetworkError, UsageError
 from tests.support.errors import fails
 
@@ -25,6 +26,12 @@ class Fake(BaseHTTPRequestHandler):
     seen: ClassVar[list[dict[str, Any]]] = []
     status = 200
     silent = False
+    close = False
+    """Answer like HTTP/1.0: neither chunks nor a length, the connection ends the answer."""
+    together = False
+    """Send the whole answer at once, as a proxy that holds it back."""
+    counted: int | None = None
+    """The tokens of the answer that are reported, instead of the true ones."""
     holds = 0
     """Tokens that a reasoning parser holds back."""
 
@@ -41,20 +48,22 @@ class Fake(BaseHTTPRequestHandler):
             self.wfile.write(b"nope")
             return
         self.send_response(200)
-        self.send_header("Transfer-Encoding", "chunked")
+        self.send_header(*(("Connection", "close") if self.close else ("Transfer-Encoding", "chunked")))
         self.end_headers()
         count = body["max_tokens"]
+        self.held = bytearray()
         time.sleep(TTFT)
         for number in range(0 if self.silent else count):
-            if number:
+            if number and not self.together:
                 time.sleep(STEP)
             if number < self.holds:
                 continue
             field = "reasoning" if number < count // 2 else "content"
             self._chunk({"choices": [{"delta": {"role": "assistant", field: "x"}}]})
-        self._chunk({"choices": [], "usage": {"prompt_tokens": 1000, "completion_tokens": count}})
+        counted = count if self.counted is None else self.counted
+        self._chunk({"choices": [], "usage": {"prompt_tokens": 1000, "completion_tokens": counted}})
         self._raw(b"data: [DONE]\n\n")
-        self.wfile.write(b"0\r\n\r\n")
+        self.wfile.write(bytes(self.held) + (b"" if self.close else b"0\r\n\r\n"))
 
     def _plain(self, data: Any) -> None:
         text = json.dumps(data).encode()
@@ -67,8 +76,12 @@ class Fake(BaseHTTPRequestHandler):
         self._raw(b"data: " + json.dumps(data).encode() + b"\n\n")
 
     def _raw(self, data: bytes) -> None:
-        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
-        self.wfile.flush()
+        sent = data if self.close else f"{len(data):x}\r\n".encode() + data + b"\r\n"
+        if self.together:
+            self.held += sent
+        else:
+            self.wfile.write(sent)
+            self.wfile.flush()
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -77,6 +90,7 @@ class Fake(BaseHTTPRequestHandler):
 @pytest.fixture
 def url() -> Iterator[str]:
     Fake.seen, Fake.status, Fake.silent, Fake.holds = [], 200, False, 0
+    Fake.close, Fake.together, Fake.counted = False, False, None
     server = ThreadingHTTPServer(("127.0.0.1", 0), Fake)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -159,3 +173,27 @@ def test_requests_at_once_are_measured_together(url: str) -> None:
     assert found.decode is not None
     assert found.together > 1.5 * found.decode, "four streams, although each waits for its first token"
     assert measure(Server(url), Scenario("x", 100, 8), 1, warm_up=False).together is None
+
+
+def test_a_stream_without_chunks_is_read_as_it_comes(url: str) -> None:
+    Fake.close = True
+    found = Server(url).ask("x", 20)
+    assert found.ttft < found.total - 15 * STEP
+    assert found.decode == pytest.approx(1 / STEP, rel=0.25)
+
+
+@pytest.mark.parametrize("close", [True, False])
+def test_an_answer_that_comes_all_at_once_has_no_rate(url: str, close: bool) -> None:
+    Fake.close, Fake.together = close, True
+    with fails(NetworkError, "bench-not-streamed") as caught:
+        measure(Server(url), Scenario("x", 1000, 256), 1)
+    assert "256 tokens came all at once" in caught.value.what
+    found = measure(Server(url), Scenario("x", 100, 2), 1, warm_up=False)
+    assert found.decode is None, "two tokens can be one step of speculative decoding"
+
+
+@pytest.mark.parametrize("count", [21, 10**30, 0, -5])
+def test_counts_of_tokens_that_cannot_be_are_refused(url: str, count: int) -> None:
+    Fake.counted = count
+    with fails(NetworkError, "bench-usage-impossible"):
+        Server(url).ask("x", 20)

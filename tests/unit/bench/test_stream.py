@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from builder.bench import measure, stream
-from builder.bench.measure import Server
+from builder.bench import server, stream
+from builder.bench.server import Server
 from builder.errors import NetworkError
 from builder.smoke.check import CheckFailed
 from builder.smoke.gpu.client import Client
@@ -71,7 +71,7 @@ def test_an_answer_without_end_is_an_error(head: bytes, more: bytes, monkeypatch
 
 
 def test_an_answer_that_drips_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "TIMEOUT", 1.0)
+    monkeypatch.setattr(server, "TIMEOUT", 1.0)
     start = time.monotonic()
     with serving(b"\r\n", b" ", 0.05) as url, pytest.raises(NetworkError):
         Server(url, model="m").ask("question", 8)

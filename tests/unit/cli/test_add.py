@@ -1,4 +1,4 @@
-"""`builder add wheels` in a project of one's own: layer, request and lock beside the sections of the base."""
+"""`builder add` in a project of one's own: layer, request and lock beside the sections of the base."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from builder.lock.requesting import with_wheels
-from builder.model.lock import WheelRequest
+from builder.lock.freshness import check
+from builder.lock.requesting import with_request
+from builder.lock.seal import sealed, versions_digest
+from builder.model.lock import Deb, DebLock, DebRequest, WheelRequest
+from builder.model.lockfile import load_section, write_section
 from builder.model.yamlfile import parse_yaml
 from tests.support.cli import Cli
+from tests.support.debs import deb
 from tests.support.mirror import Mirror
+from tests.support.project import LOCKED
 from tests.support.wheels import wheel, wheel_name
 
+DEB = Deb(package="aa", version="1", architecture="all", path="pool/a.deb", sha256="a" * 64, size=1)
 REQUEST = WheelRequest(requirements=("a>=1",), without=("base",), python="3.13", platform="aarch64-manylinux_2_39")
 ADD = ("add", "wheels", "extra", "delta>=1", "--base", "tiny")
 
@@ -61,7 +67,12 @@ def test_a_request_that_cannot_be_resolved_leaves_no_file(own: Cli) -> None:
 
 
 WRONG: list[tuple[tuple[str, ...], str]] = [
-    (("add", "debs", "extra", "x"), "add-kind-unknown"),
+    (("add", "debs", "extra", "X"), "package-name-invalid"),
+    (("add", "debs", "extra", "./x.deb"), "package-name-invalid"),
+    (("add", "debs", "extra", "x>1"), "package-name-invalid"),
+    (("add", "debs", "extra", "jq", "--beside", "audio"), "add-debs-beside"),
+    (("add", "debs", "extra", "jq", "--base", "ngc-26.04"), "base-debs-unknown"),
+    (("add", "debs", "extra", "jq", "tool", "--base", "tiny"), "add-deb-there"),
     (("add", "wheels", "Extra", "x"), "name-invalid"),
     (("add", "wheels", "extra", "x >> 1"), "requirement-invalid"),
     (("add", "wheels", "extra", "./file.whl"), "requirement-invalid"),
@@ -91,7 +102,7 @@ def test_wrong_words_are_2(own: Cli, words: tuple[str, ...], id: str) -> None:
     ],
 )
 def test_a_request_is_added_and_the_rest_of_the_text_stays(text: str) -> None:
-    added = with_wheels(text, "mine", REQUEST)
+    added = with_request(text, "mine", REQUEST)
     data = parse_yaml(added, "requests.yaml")
     assert WheelRequest.model_validate(data["wheels"].pop("mine")) == REQUEST
     before = parse_yaml(text, "requests.yaml") or {}
@@ -100,7 +111,7 @@ def test_a_request_is_added_and_the_rest_of_the_text_stays(text: str) -> None:
         key: value for key, value in before.items() if value
     }
     assert all(line in added for line in text.splitlines() if "#" in line)
-    assert with_wheels(added, "mine", REQUEST) == added
+    assert with_request(added, "mine", REQUEST) == added
 
 
 def test_sections_of_the_package_may_be_left_out(cli: Cli) -> None:
@@ -113,3 +124,66 @@ def test_sections_of_the_package_may_be_left_out(cli: Cli) -> None:
     assert "is not locked yet" in said.err
     (folder / "recipes/locks/requests.yaml").write_text(request % "vllm-0.20.0-cp999")
     cli("lock", "--check", "mine", BUILDER_PROJECT=str(folder)).failed(3, "request-without-unknown")
+
+
+def test_a_request_for_packages_has_a_block_of_its_own() -> None:
+    asked = DebRequest(suite="trixie", architecture="arm64", packages=("jq>=1.7",), without=("root",))
+    added = with_request(with_request("# a note\n", "mine", REQUEST), "tools", asked)
+    data = parse_yaml(added, "requests.yaml")
+    assert DebRequest.model_validate(data["debs"]["tools"]) == asked
+    assert set(data) == {"wheels", "debs"}
+
+
+PACKAGE = deb("jq", {"usr/bin/jq": "jq\n"})
+
+
+@pytest.fixture
+def packaged(online: Cli, mirror: Mirror) -> Cli:
+    """A project whose recipe has a layer of the package jq over the root of its base."""
+    small = online.small
+    small.add_debs("tools", {"jq": PACKAGE})
+    small.files["recipes/locks/tools.json"]["request"]["without"] = ["tiny-root"]
+    small.files["dockerfiles/layers/tools/layer.yaml"] = {
+        "name": "tools",
+        "title": "jq",
+        "producer": "files",
+        "families": ["hermetic"],
+        "inputs": {"debs": "tools"},
+        "checks": [{"id": "tools-jq", "tier": "static", "kind": "file", "args": {"path": "/var/lib/dpkg/status.d/jq"}}],
+    }
+    small.files["recipes/tiny.yaml"]["layers"] = ["tools", "entrypoint"]
+    small.serve(mirror)
+    return online
+
+
+def test_packages_over_a_root_are_listed_and_checked(packaged: Cli) -> None:
+    built = packaged("build", "--recipe", "tiny")
+    assert built.code == 0, built.err
+    assert packaged("test", "--recipe", "tiny", "--only", "tools-jq", "--only", "image-places").code == 0
+    parts = json.loads(packaged("sbom", "--recipe", "tiny").out)["components"]
+    assert [part["purl"] for part in parts if part["name"] in ("jq", "tool")] == [
+        "pkg:deb/debian/jq@1?arch=all",
+        "pkg:deb/debian/tool@1?arch=all",
+    ]
+
+
+def test_packages_of_another_root_are_refused(packaged: Cli) -> None:
+    packaged.small.files["recipes/locks/tools.json"]["request"]["without"] = ["toolchain-arm64"]
+    packaged("plan", "--recipe", "tiny").failed(4, "debs-of-another-root")
+
+
+def test_the_lock_says_when_the_root_has_changed(tmp_path: Path) -> None:
+    asked = DebRequest(suite="trixie", architecture="arm64", packages=("aa",))
+    root = DebLock(name="root", locked=LOCKED, request=asked, packages=(DEB,))
+    over = asked.model_copy(update={"packages": ("jq",), "without": ("root",)})
+    beside = {"root": versions_digest(root)}
+    tools = DebLock(name="tools", locked=LOCKED, request=over, beside=beside, packages=(DEB,))
+    requests = with_request(with_request("", "root", asked), "tools", over)
+    (tmp_path / "requests.yaml").write_text(requests)
+    for section in (root, tools):
+        write_section(tmp_path / f"{section.name}.json", sealed(section))
+    assert load_section(tmp_path / "tools.json") == sealed(tools)
+    assert [each.what for each in check(tmp_path)] == ["holds aa, which root has too"]
+    newer = root.model_copy(update={"packages": (DEB.model_copy(update={"version": "2"}),)})
+    write_section(tmp_path / "root.json", sealed(newer))
+    assert [each.what for each in check(tmp_path)] == ["was resolved beside another version of root"]

@@ -70,6 +70,10 @@ def test_the_choices_of_a_project_apply_to_its_commands(built: Cli) -> None:
     said = built("run", "--recipe", "tiny")
     assert said.code == 0
     assert said.err.startswith("with builder.toml: --base tiny --set placed.mode=fast\n")
+    assert built("verify", "tiny", "--quick").err.startswith("with builder.toml: "), "the same image everywhere"
+    argv = json.loads(built("run", "tiny", "--json").out)
+    assert argv["argv"][:3] == ["docker", "run", "--name"]
+    assert argv["image"].startswith("tiny:")
     built("run", "--recipe", "tiny", "--set", "placed.mode=slow").failed(2, "image-not-built")
     plan = json.loads(built("plan", "--recipe", "tiny", "--json").out)
     assert "fast" in [layer["params"].get("mode") for layer in plan["layers"]]
@@ -100,18 +104,32 @@ def test_a_choice_applies_where_it_fits(online: Cli) -> None:
         ("base =", 3, "toml-invalid"),
         ('bas = "tiny"', 3, "key-unknown"),
         ("base = 3", 3, "value-invalid"),
+        ('source = "git@example.org:me/x"', 3, "value-invalid"),
         ('base = "tinny"', 3, "choice-unknown"),
         ('set.placd.mode = "fast"', 3, "choice-unknown"),
+        ("[set.placed]\nmod = 1", 3, "layer-parameter-invalid"),
         ("set.placed = 3", 3, "value-invalid"),
-        ('set.placed.mode = "odd"', 2, "parameter-value-invalid"),
-        ('set.placed.mod = "fast"', 2, "parameter-unknown"),
+        ('set.placed.mode = "odd"', 3, "layer-parameter-invalid"),
+        ('set.placed.mod = "fast"', 3, "layer-parameter-invalid"),
         ("a = " + "[" * 5000, 3, "toml-invalid"),
         ('engine = "podman"', 3, "value-invalid"),
     ],
 )
 def test_a_wrong_choice_is_found(built: Cli, text: str, code: int, id: str) -> None:
     built.small.files["builder.toml"] = text
-    built("plan", "--recipe", "tiny").failed(code, id)
+    said = built("plan", "--recipe", "tiny")
+    said.failed(code, id)
+    assert "/builder.toml:" in said.err
+
+
+def test_source_and_licences_are_labels_of_every_image(cli: Cli) -> None:
+    def labels() -> dict[str, str]:
+        return dict(json.loads(cli("plan", "--recipe", "tiny", "--json").out)["labels"])
+
+    before = labels()
+    cli.small.files["builder.toml"] = 'source = "https://example.org/me/images"\nlicenses = "Apache-2.0"\n'
+    more = {"source": "https://example.org/me/images", "licenses": "Apache-2.0"}
+    assert labels() == before | {f"org.opencontainers.image.{name}": value for name, value in more.items()}
 
 
 def test_options_and_variables_win_over_the_file(cli: Cli) -> None:
@@ -139,7 +157,7 @@ def test_images_lists_what_is_in_the_store(built: Cli) -> None:
     lines = built("images", "tiny").out.splitlines()
     assert lines[1].split()[:2] == ["tiny", "tiny"]
     assert "passed" in lines[1]
-    assert "builder build other" in built("images", "other").err
+    built("images", "other").failed(2, "name-unknown")
     for path in (built.folder / "store/layers").iterdir():
         path.unlink()
     assert json.loads(built("images", "--json").out) == []

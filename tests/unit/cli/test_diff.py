@@ -59,7 +59,7 @@ def test_two_images(cli: Cli, tmp_path: Path) -> None:
     text = " ".join(said.out.split())
     for part in (
         "vLLM 0.20.0 → 0.23.0",
-        "NCCL 2.29.7-1, the same",
+        "NCCL 2.29.7-1 (b91894bd5b19), the same",
         "MODE fast → slow",
         "--port 8000 → 9000",
         "gcc 12 → 14",
@@ -182,8 +182,10 @@ def test_revisions(cli: Cli) -> None:
     [
         ("sha256:" + "0" * 64, 2, "diff-digest-unknown"),
         ("oci:/nowhere", 2, "layout-missing"),
-        ("/dev/null", 3, "diff-file-empty"),
-        ("No Reference", 2, "reference-invalid"),
+        ("/dev/null", 2, "diff-file-unreadable"),
+        ("pipe", 2, "diff-file-unreadable"),
+        ("empty", 3, "diff-file-empty"),
+        ("No Reference", 2, "operand-unknown"),
         ("--upload-pack=x:tiny", 2, ""),
         ("v9:tiny", 2, "revision-unknown"),
         ("v9:", 2, "revision-unknown"),
@@ -191,6 +193,9 @@ def test_revisions(cli: Cli) -> None:
     ],
 )
 def test_what_cannot_be_compared(cli: Cli, word: str, code: int, id: str) -> None:
+    cli.write()
+    os.mkfifo(cli.folder / "pipe")
+    (cli.folder / "empty").touch()
     said = cli("diff", "tiny", word)
     assert said.code == code and (not id or f"[{id}]" in said.err), said.err
 

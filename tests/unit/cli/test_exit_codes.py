@@ -42,11 +42,11 @@ USAGE: list[tuple[tuple[str, ...], str]] = [
     (("run", "--recipe", "tiny", "--image", "x\ny"), "image-name-invalid"),
     (("run", "--recipe", "tiny", "--image", "x", "--user", "$(id)"), "user-invalid"),
     (
-        ("run", "--recipe", "tiny", "--role", "head", "--ip", "999.1.1.1", "--interface", "eth0", "--netplan"),
+        ("run", "minimax-m2.7-dual", "--role", "head", "--ip", "999.1.1.1", "--interface", "eth0", "--netplan"),
         "address-invalid",
     ),
     (
-        ("run", "--recipe", "tiny", "--role", "head", "--ip", "10.0.0.1", "--interface", "a/b", "--netplan"),
+        ("run", "minimax-m2.7-dual", "--role", "head", "--ip", "10.0.0.1", "--interface", "a/b", "--netplan"),
         "device-name-invalid",
     ),
     (("bench", "--url", "nonsense"), "bench-url-invalid"),
@@ -170,7 +170,7 @@ def test_a_template_that_is_not_utf8_is_3(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "id", "suggested"),
     [
-        ("layers", ["plaiced", "entrypoint"], "layer-unknown", "placed?"),
+        ("layers", ["plaiced", "entrypoint"], "layer-unknown", "placed or "),
         ("extends", "tini", "extends-unknown", "tiny?"),
         ("base", "tinny", "recipe-base-unknown", "tiny?"),
     ],
@@ -186,7 +186,7 @@ def test_an_unknown_name_in_a_recipe_is_3_with_its_line_and_a_suggestion(
     said.failed(3, id)
     assert f"recipes/tiny.yaml:{number}: " in said.err
     assert suggested in said.err
-    linted = cli("lint")
+    linted = cli("lint", "tiny")
     assert linted.code == 3
     assert f"recipes/tiny.yaml:{number}: error: " in linted.out
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -46,6 +47,14 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a stranger": (lambda root: write(root / "blobs/sha256/notes.txt", b"x"), "not the name of a blob"),
     "a lost blob": (lambda root: blob(root).unlink(), "is missing"),
     "a lost listing": (lambda root: blob(root, "listing").unlink(), "is missing"),
+    "a receipt that is too large": (
+        lambda root: os.truncate(blob(root, "receipt"), (64 << 20) + 1),
+        "its receipt cannot be read: larger than",
+    ),
+    "a receipt that is a pipe": (
+        lambda root: (blob(root, "receipt").unlink(), os.mkfifo(blob(root, "receipt"))),
+        "is missing",
+    ),
     "a lost receipt": (lambda root: blob(root, "receipt").unlink(), "is missing"),
     "half a record": (lambda root: write(layer(root)[0], layer(root)[0].read_bytes()[:50]), "damaged or incomplete"),
     "a changed record": (

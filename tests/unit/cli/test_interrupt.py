@@ -15,6 +15,7 @@ from builder.smoke.image.opened import open_image
 from tests.support.http_registry import Answer, Request, Server, serving
 from tests.support.images import layout
 from tests.support.interrupt import SIGNALS, children, interrupt
+from tests.support.nightly import nightly_but
 from tests.unit.cli.conftest import Cli
 
 
@@ -24,7 +25,7 @@ def server() -> Iterator[Server]:
         yield started
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", nightly_but(SIGNALS, signal.SIGTERM))
 @pytest.mark.parametrize("tier", ["static", "cpu"])
 @pytest.mark.parametrize("silent", ["at once", "after a part"])
 def test_a_registry_that_falls_silent(cli: Cli, server: Server, number: signal.Signals, tier: str, silent: str) -> None:
@@ -58,7 +59,7 @@ def test_a_registry_that_falls_silent(cli: Cli, server: Server, number: signal.S
     ended.set()
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", nightly_but(SIGNALS, signal.SIGINT))
 def test_an_image_of_many_layers_that_is_read(cli: Cli, number: signal.Signals) -> None:
     """Large enough for processes of their own, which forked workers are."""
     chance = random.Random(1)

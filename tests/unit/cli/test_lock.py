@@ -206,7 +206,7 @@ def test_an_installed_package_is_not_written_to(asked: Cli, monkeypatch: pytest.
     """Without a project of the user there is nothing to write to: the data of the installed package stays unchanged."""
     root = asked.folder / "project"
     monkeypatch.setattr("builder.folders._BUNDLED", root)
-    monkeypatch.setattr("builder.project.search_path", lambda: (root,))
+    monkeypatch.setattr("builder.folders.search_path", lambda: (root,))
     asked.write()
     before = tree(root)
     asked("lock", "--update", "vendor").failed(2, "lock-project-installed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from builder.knowledge.lint import lint
 from builder.plan.resolve import resolve
 from builder.project import Project
 from tests.support.errors import fails
+from tests.unit.cli.conftest import Cli
 
 
 @pytest.fixture(autouse=True)
@@ -44,12 +46,12 @@ def test_a_new_recipe_has_the_facts_that_the_model_name_shows() -> None:
 def test_a_bundled_recipe_or_layer_is_not_hidden() -> None:
     for kind, name, id in (("recipe", "nemotron-omni", "new-recipe-bundled"), ("layer", "nccl", "new-layer-bundled")):
         with fails(UsageError, id):
-            new(kind, name, model="a/b", base="hermetic-0.23", extends=None)
+            new(kind, name, model=None, base=None, extends=None)
     assert list(Path().iterdir()) == []
 
 
 def test_a_new_variant_lints_and_plans() -> None:
-    new("recipe", "mine", model="a/b", base="hermetic-0.23", extends="qwen3.6-35b")
+    new("recipe", "mine", model=None, base="hermetic-0.23", extends="qwen3.6-35b")
     project = Project()
     assert project.recipe("mine").model.family == "qwen3.6-35b"
     assert [item for item in lint(project, ["mine"]) if item.level == "error"] == []
@@ -57,7 +59,7 @@ def test_a_new_variant_lints_and_plans() -> None:
 
 
 def test_a_new_layer_can_be_used() -> None:
-    new("layer", "hello", model="a/b", base="hermetic-0.23", extends=None)
+    new("layer", "hello", model=None, base=None, extends=None)
     new("recipe", "mine", model="a/b", base="hermetic-0.23", extends=None)
     path = Path("recipes/mine.yaml")
     path.write_text(path.read_text().replace("[nccl,", "[hello, nccl,"))
@@ -66,7 +68,7 @@ def test_a_new_layer_can_be_used() -> None:
 
 
 def test_nothing_is_overwritten_and_names_are_checked() -> None:
-    new("layer", "hello", model="a/b", base="hermetic-0.23", extends=None)
+    new("layer", "hello", model=None, base=None, extends=None)
     for kind, name, id in (
         ("layer", "hello", "new-file-exists"),
         ("layer", "../x", "name-invalid"),
@@ -75,8 +77,18 @@ def test_nothing_is_overwritten_and_names_are_checked() -> None:
         ("thing", "x", "new-kind-unknown"),
     ):
         with fails(UsageError, id):
-            new(kind, name, model="a/b", base="hermetic-0.23", extends=None)
+            new(kind, name, model=None, base=None, extends=None)
     with pytest.raises(UsageError):
         new("recipe", "x", model="a/b", base="nope", extends=None)
     with fails(UsageError, "model-name-invalid"):
         new("recipe", "x", model="b", base="hermetic-0.23", extends=None)
+
+
+def test_new_files_name_a_schema_that_is_there(cli: Cli) -> None:
+    """The first line of a new file, as an editor follows it; the schema is the one that is printed."""
+    for words in (("recipe", "mine"), ("layer", "mine")):
+        path = cli.folder / cli("new", *words).out.strip()
+        named = re.match(r"# yaml-language-server: \$schema=(\S+)\n", path.read_text())
+        assert named
+        assert (path.parent / named[1]).read_text() == cli("schema", words[0]).out
+    cli("schema", "nothing").failed(2, "schema-unknown")

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import Cli
-from tests.support.docker_daemon import DockerDaemon, docker_daemon
+from tests.support.docker_daemon import docker_daemon
+from tests.support.docker_state import DockerDaemon
 
 HEX = "a1" * 32
 IMAGE = f"registry.example/team/omni@sha256:{HEX}"

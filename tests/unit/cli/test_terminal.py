@@ -12,6 +12,8 @@ from rich.console import Console
 
 from builder.cli.progress import Progress
 from builder.events import Event
+from builder.text import with_status
+from tests.support.nightly import nightly_but
 from tests.unit.cli.conftest import Cli
 
 
@@ -31,16 +33,17 @@ def test_an_engine_cannot_send_controls_to_the_terminal() -> None:
     assert "\x1b" not in out.getvalue()
 
 
-def on_terminal(columns: int, cli: Cli, *words: str) -> list[str]:
-    """What a command prints on a terminal of this width."""
+def on_terminal(columns: int, cli: Cli, *words: str, **more: str) -> list[str]:
+    """What a command prints on a terminal of this width. more: further variables."""
     cli.write()
     code = f"import sys, pty; sys.exit(pty.spawn({[sys.executable, '-m', 'builder', *words]!r}) >> 8)"
     environ = cli.environment({"COLUMNS": str(columns), "TERM": "xterm"})
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environ, check=True, timeout=60)
+    environ |= more
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environ, check=False, timeout=60)
     return done.stdout.decode().replace("\r", "").splitlines()
 
 
-@pytest.mark.parametrize("columns", [60, 80, 160])
+@pytest.mark.parametrize("columns", nightly_but([60, 80, 160], 60))
 @pytest.mark.parametrize("kind", ["recipes", "bases", "layers", "profiles"])
 def test_a_list_has_one_line_for_each_name_at_every_width(cli: Cli, kind: str, columns: int) -> None:
     names = [row["name"] for row in json.loads(cli("list", kind, "--json").out)]
@@ -69,3 +72,25 @@ def test_a_small_terminal_shows_the_active_layers_and_counts_the_others() -> Non
     assert lines[1].split()[:3] == ["layer-29", "fetching", "1.0"]
     assert "waiting for its turn" in lines[2]
     assert "and 22 more layers, waiting or done" in lines[-1]
+
+
+RED, YELLOW = "\x1b[31mbuilder\x1b[0m: ", "\x1b[33munknown\x1b[0m "
+
+
+def test_status_words_have_a_color_on_a_terminal_and_where_it_is_asked_for(cli: Cli) -> None:
+    """The variables of no-color.org and force-color.org."""
+    assert on_terminal(80, cli, "plan", "nobody")[0].startswith(RED)
+    for more in ({"NO_COLOR": "1"}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}, {"TERM": "dumb"}):
+        assert on_terminal(80, cli, "plan", "nobody", **more)[0].startswith("builder: ")
+    assert cli("doctor").out.startswith("unknown ")
+    assert cli("doctor", FORCE_COLOR="1").out.startswith(YELLOW)
+    assert cli("doctor", FORCE_COLOR="").out.startswith("unknown ")
+    cli.small.files["recipes/tiny.yaml"]["base"] = "nowhere"
+    assert ": \x1b[31merror\x1b[0m: " in cli("lint", FORCE_COLOR="1").out
+    assert ": error: " in cli("lint").out
+
+
+def test_text_of_others_has_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    shown = with_status("nccl \x1b[32mdiffers\x1b[0m differs", "differs", io.StringIO())
+    assert shown == "nccl ?[32m\x1b[31mdiffers\x1b[0m?[0m differs"

@@ -59,7 +59,6 @@ def test_two_nodes_without_interface_and_peer_are_unknown() -> None:
     [
         ("driver", "failed", {"commands": {DRIVER: Outcome(0, "590.44.01\n")}}),
         ("driver", "failed", {"commands": {DRIVER: Outcome(0, "570.10\n")}}),
-        ("gpu", "warning", {"commands": {GPU: Outcome(0, "NVIDIA H200, 9.0\n")}}),
         ("kernel", "failed", {"commands": {"uname -r": Outcome(0, "7.0.0-1019-nvidia\n")}}),
         ("docker", "failed", {"docker": DENIED}),
         ("docker", "failed", {"docker": SILENT}),
@@ -85,6 +84,33 @@ def test_one_fault_is_found_with_a_fix(check: str, state: str, changed: dict[str
     others = {item.id: item.state for item in found.values() if item.id != check and item.state != "ok"}
     others.pop("leaked-memory", None)
     assert others in ({}, {"gpu-runtime": "unknown"}), "what docker does not answer cannot be seen"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changed", "state", "message", "fix"),
+    [
+        ("nemotron-omni", {}, "ok", "19 for weights and 77 for the rest", ""),
+        ("nemotron-omni", {"MemAvailable": 60}, "failed", "60 of 120 GiB are available; vLLM takes 96", "to 0.5 in"),
+        ("qwen3-coder-next", {"MemAvailable": 60}, "failed", "79 for weights", "stop other programs"),
+        ("qwen3-coder-next", {"MemTotal": 60, "MemAvailable": 58}, "failed", "79 GiB of weights do not fit", "smaller"),
+    ],
+)
+def test_the_memory_must_hold_the_weights(
+    recipe: str, changed: dict[str, float], state: str, message: str, fix: str
+) -> None:
+    machine = spark(files={"/proc/meminfo": meminfo(**{**SPARK_MEMORY, **changed})})
+    found = answers(machine, recipe)["memory"]
+    assert (found.state, message in found.message, fix in found.fix) == (state, True, True), found
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [({"uname -m": Outcome(0, "x86_64\n")}, "processor is x86_64"), ({GPU: Outcome(0, "NVIDIA H200, 9.0\n")}, "H200")],
+)
+def test_a_machine_that_is_no_spark_is_told(changed: dict[str, Outcome], why: str) -> None:
+    found = answers(spark(commands=changed))["machine"]
+    assert (found.state, "no Spark" in found.message, why in found.message) == ("warning", True, True)
+    assert answers(spark(commands=changed), "nemotron-omni")["machine"].state == "failed", "it cannot serve the recipe"
 
 
 def test_sockets_need_no_rdma_device() -> None:

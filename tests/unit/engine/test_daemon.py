@@ -15,7 +15,8 @@ import pytest
 
 from builder.engine.daemon import Daemon
 from builder.errors import EngineError, PinError
-from tests.support.docker_daemon import DockerDaemon, FakeContainer, docker_daemon
+from tests.support.docker_daemon import docker_daemon
+from tests.support.docker_state import DockerDaemon, FakeContainer
 from tests.support.errors import fails
 from tests.support.project import ROOT
 

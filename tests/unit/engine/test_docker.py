@@ -11,6 +11,7 @@ from builder.digest import Digest
 from builder.engine.docker import PROXIES, DockerEngine
 from builder.engine.interface import BuildRequest, EngineInfo, LayoutError, LocalBase
 from builder.errors import EngineError, ExitCode
+from builder.parallel import every
 from tests.support.errors import fails
 from tests.unit.engine.conftest import Programs
 
@@ -126,3 +127,13 @@ def test_a_docker_without_permission_to_run(programs: Programs) -> None:
     programs.add("docker")
     (programs.folder / "docker").chmod(0o644)
     assert DockerEngine().probe().problem == "the command docker is not installed"
+
+
+def test_several_builders_share_the_targets(programs: Programs, request_for: Request, tmp_path: Path) -> None:
+    programs.docker(build="/bin/sleep 0.3")
+    engine = DockerEngine("one", "two")
+    assert (engine.workers, DockerEngine().workers) == (2, 1)
+    lines: list[str] = []
+    every(lambda number: engine.build(request_for(), tmp_path / f"{number}.tar", lines.append), range(4))
+    assert sorted(call[3] for call in programs.calls("docker")) == ["one", "one", "two", "two"]
+    assert sorted(lines) == ["on the builder one"] * 2 + ["on the builder two"] * 2

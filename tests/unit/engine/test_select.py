@@ -53,7 +53,7 @@ def test_a_chosen_engine_is_not_replaced(programs: Programs) -> None:
 def test_unknown_names(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     with fails(UsageError, "engine-unknown") as caught:
         select_engine("podman")
-    assert caught.value.cause == "engines: auto, docker, buildah"
+    assert caught.value.next == "one of auto, docker, buildah"
     monkeypatch.setenv("BUILDER_ENGINE", "rocket")
     with fails(UsageError, "engine-unknown") as caught:
         select_engine(None)
@@ -63,6 +63,6 @@ def test_unknown_names(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_builder_needs_docker(programs: Programs) -> None:
     programs.docker(daemon=False)
     programs.buildah()
-    assert select_engine("auto", "far-away").name == "docker"
+    assert select_engine("auto", ["far-away"]).name == "docker"
     with fails(UsageError, "engine-takes-no-builder"):
-        select_engine("buildah", "far-away")
+        select_engine("buildah", ["far-away"])

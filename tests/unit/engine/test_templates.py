@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -14,8 +16,10 @@ from builder.plan.render import render
 from builder.plan.resolve import resolve
 from builder.project import Project
 from tests.support.dockerfile import Instruction, parse, stages
-from tests.support.project import ROOT
+from tests.support.project import ROOT, Sample, write_files
 
+GIVEN = {"extension": {"name": "twice", "version": "1.0", "module": "twice._C"}}
+"""The parameters of layers that have parameters without a default."""
 DIGEST = r"[a-z0-9.:-]+/[a-z0-9._/-]+(:[\w.-]+)?@sha256:[0-9a-f]{64}"
 
 
@@ -26,17 +30,23 @@ def compiled() -> list[str]:
 @cache
 def rendered() -> dict[tuple[str, str], str]:
     """The Dockerfile of every compiled layer on every pinned base that it fits, by layer and base."""
-    project = Project((ROOT,))
+    with tempfile.TemporaryDirectory() as folder:
+        own = Sample()
+        own.add_sources({"twice/1.0": b"source"})
+        return _rendered(Project((write_files(Path(folder), own.files), ROOT)))
+
+
+def _rendered(project: Project) -> dict[tuple[str, str], str]:
     some = project.recipe("nemotron-omni")
     found = {}
     for name in project.base_names():
         for layer in compiled():
-            use = {"base": name, "compatible": (), "layers": (LayerUse(layer=layer),)}
+            use = {"base": name, "compatible": (), "layers": (LayerUse(layer=layer, set=GIVEN.get(layer, {})),)}
             try:
                 plan = resolve(project, some.model_copy(update=use))
             except (UsageError, PinError):
                 continue
-            found |= {(item.id, name): item.dockerfile for item in plan.layers if item.dockerfile is not None}
+            found |= {(item.layer, name): item.dockerfile for item in plan.layers if item.dockerfile is not None}
     return found
 
 
@@ -85,8 +95,10 @@ def test_it_copies_without_link_and_adds_only_the_toolchain(layer: str) -> None:
 def test_its_last_stage_is_from_scratch_and_has_its_name(layer: str) -> None:
     for (name, _), text in rendered().items():
         if name == layer:
-            assert [item.rest for item in parse(text) if item.name == "FROM"][-1] == f"scratch AS {layer}"
-            assert {item.name for item in stages(parse(text))[layer]} == {"COPY"}
+            source = GIVEN.get(layer, {}).get("name")
+            id = f"{layer}-{source}" if source else layer
+            assert [item.rest for item in parse(text) if item.name == "FROM"][-1] == f"scratch AS {id}"
+            assert {item.name for item in stages(parse(text))[id]} == {"COPY"}
 
 
 @pytest.mark.parametrize("layer", compiled())

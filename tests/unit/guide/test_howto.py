@@ -35,7 +35,6 @@ class Newcomer:
         name = re.search(r"(?m)^name: (\S+)$", text)
         if language == "dockerfile":
             path = self.layer / "Dockerfile.j2"
-            (self.layer / "answer.c").write_text("int answer(void) { return 42; }\n")
         elif name is None:
             # A part of a recipe: it is appended to the recipe.
             path = self.folder / "recipes/my-coder.yaml"
@@ -79,26 +78,33 @@ def test_a_document_is_followed_to_its_end(document: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.network
-def test_wheels_are_added_in_an_empty_folder_as_the_document_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "without"),
+    [(0, 'without: ["vllm-0.20.0-cp313", "audio-0.20.0-cp313"]'), (1, 'without: ["trixie-root-arm64"]')],
+    ids=["wheels", "debs"],
+)
+def test_packages_are_added_in_an_empty_folder_as_the_document_says(number: int, without: str, tmp_path: Path) -> None:
     newcomer = Newcomer(tmp_path)
-    (commands,) = [text for language, text in steps("add-wheels") if language == "sh"]
-    for line in commands.splitlines():
+    commands = [text for language, text in steps("add-packages") if language == "sh"]
+    for line in commands[number].splitlines():
         newcomer.run(line)
     assert newcomer.ran == ["add", "new", "lint", "plan", "plan"]
-    text = (tmp_path / "recipes/locks/requests.yaml").read_text("utf-8")
-    assert 'without: ["vllm-0.20.0-cp313", "audio-0.20.0-cp313"]' in text
+    assert without in (tmp_path / "recipes/locks/requests.yaml").read_text("utf-8")
 
 
-def test_the_compiled_example_renders(tmp_path: Path) -> None:
+def test_a_compiled_layer_takes_five_commands_and_the_document_shows_its_files(tmp_path: Path) -> None:
     newcomer = Newcomer(tmp_path)
-    for language, text in steps("add-a-layer"):
-        if language != "sh":
-            newcomer.write(text, language)
-    recipe = tmp_path / "recipes/polite.yaml"
-    recipe.write_text(recipe.read_text("utf-8").replace("greeting: {to: Spark}", "compiled"), "utf-8")
-    rendered = newcomer.run("builder render --recipe polite --base hermetic").out
-    assert "/context/layers/compiled/answer.c" in rendered
-    assert "FROM scratch AS compiled\n" in rendered
+    found = steps("add-a-layer")
+    commands = next(text for _, text in found if "--compiled" in text).splitlines()
+    assert len(commands) == 5
+    for line in commands:
+        newcomer.run(line)
+    layer = tmp_path / "dockerfiles/layers/answer"
+    for language, file in (("yaml", "layer.yaml"), ("dockerfile", "Dockerfile.j2")):
+        assert any((layer / file).read_text("utf-8").endswith(text) for kind, text in found if kind == language)
+    rendered = newcomer.run("builder render --recipe my-answer --set nccl.functions=inference").out
+    assert "/context/layers/answer/answer.c" in rendered
+    assert "FROM scratch AS answer\n" in rendered
 
 
 def test_the_profile_example_can_be_used(tmp_path: Path) -> None:

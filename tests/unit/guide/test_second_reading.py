@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 import yaml
 
-from builder.guide.pages import documents
 from builder.knowledge.drafters import drafter
 from builder.knowledge.lint import lint_recipe
 from builder.model.variant import with_profile
 from builder.plan.command import serving
 from builder.project import Project
 from builder.smoke.logscan import scan_server_log
+from tests.support.shipped import pages
 
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT = Project((ROOT,))
-PAGES = documents(PROJECT)
+PAGES = pages()
 TROUBLE = PAGES["troubleshooting.md"]
 
 

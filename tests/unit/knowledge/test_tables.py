@@ -170,6 +170,7 @@ def test_only_needed_members_are_read_and_their_size_is_limited(tmp_path: Path) 
 
 @pytest.mark.network
 def test_no_code_of_a_source_distribution_runs(tmp_path: Path) -> None:
+    """The committed table is extracted again, from files that would leave a trace."""
     ran = tmp_path / "ran"
     version = "0.20.0"
     committed = load_table(version)
@@ -195,7 +196,7 @@ def test_a_damaged_download_is_fetched_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.network
-@pytest.mark.parametrize("version", nightly_but(("0.18.1", "0.20.0", "0.31.0", "0.33.0"), "0.20.0"))
+@pytest.mark.parametrize("version", nightly_but(("0.18.1", "0.20.0", "0.31.0", "0.33.0")))
 def test_extracting_again_gives_the_committed_table(version: str) -> None:
     committed = load_table(version)
     assert committed is not None

@@ -17,7 +17,6 @@ from builder.knowledge.sdist import fetch_sdist
 from builder.knowledge.table import load_table
 from builder.model.check import Check
 from builder.model.plan import PlannedLayer
-from builder.model.recipe import Recipe
 from builder.plan.resolve import resolve
 from builder.project import Project
 from builder.smoke.check import bind_check, find_kind
@@ -26,26 +25,12 @@ from builder.smoke.cpu.run import execution_of
 from tests.support.cache import SDISTS
 from tests.support.errors import fails
 from tests.support.nightly import nightly_but
+from tests.support.one_layer import PROJECT, planned
 from tests.support.shipped import LAYERS
 
-PROJECT = Project()
 FOLDER = Path(__file__).resolve().parents[3] / "dockerfiles/layers"
 FP8_VERSIONS = ("0.18.1", "0.19.0", "0.20.0", "0.23.0", "0.27.1", "0.31.0", "0.33.0")
 W8A8 = "vllm/model_executor/layers/quantization/utils/w8a8_utils.py"
-
-
-def planned(layer: str, base: str, *before: str, project: Project = PROJECT, **params: Any) -> PlannedLayer:
-    recipe = Recipe.model_validate(
-        {
-            "name": "r",
-            "title": "t",
-            "model": {"id": "a/b"},
-            "base": base,
-            "layers": [*before, {"layer": layer, "set": params}],
-            "serve": {},
-        }
-    )
-    return next(item for item in resolve(project, recipe).layers if item.layer == layer)
 
 
 def env(layer: PlannedLayer) -> dict[str, str]:
@@ -214,7 +199,7 @@ def member(version: str, path: str) -> str:
 
 
 @pytest.mark.network
-@pytest.mark.parametrize("version", nightly_but(FP8_VERSIONS, "0.20.0", "0.33.0"))
+@pytest.mark.parametrize("version", nightly_but(FP8_VERSIONS, "0.33.0"))
 def test_the_fp8_patch_fits_the_real_file(version: str) -> None:
     text = load("cutlass-fp8").patched(member(version, W8A8))
     assert answers(text) == {"cutlass_fp8_supported": False, "cutlass_block_fp8_supported": False}

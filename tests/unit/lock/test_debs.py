@@ -13,7 +13,7 @@ import pytest
 from builder.errors import NetworkError, PinError, UsageError
 from builder.inputs import hosts
 from builder.lock.debs import debs_of, parse_uris, resolve_debs
-from builder.model.lock import DebRequest
+from builder.model.lock import Deb, DebRequest
 from tests.support.errors import fails
 from tests.support.http_server import body, serving
 
@@ -44,6 +44,16 @@ Version: 0.1~rc1
 Architecture: all
 Maintainer: T <t@example.test>
 Filename: pool/main/l/lib/lib_0.1~rc1_all.deb
+Size: 300
+SHA256: {c}
+Description: x
+
+Package: strict
+Version: 1
+Architecture: all
+Maintainer: T <t@example.test>
+Depends: lib (>= 0.1~rc1)
+Filename: pool/main/s/strict/strict_1_all.deb
 Size: 300
 SHA256: {c}
 Description: x
@@ -131,6 +141,30 @@ def test_apt_resolves_on_an_empty_system_without_recommends(archive: Archive) ->
         ("lib", "0.1~rc1", "all"),
         ("tool", "1+b1", "arm64"),
     ]
+
+
+def present(package: str, version: str) -> Deb:
+    return Deb(package=package, version=version, architecture="arm64", path="x.deb", sha256="a" * 64, size=1)
+
+
+@needs_apt
+def test_what_the_target_has_is_left_out(archive: Archive) -> None:
+    base = present("base", "1:1")
+    debs = resolve_debs(request("tool>=1", "base"), (archive.root,), (base,), keyring=archive.keyring)
+    assert [deb.package for deb in debs] == ["lib", "tool"], "base stays, though the archive has a newer one"
+    held = present("lib", "0.1~rc1")
+    debs = resolve_debs(request("tool"), (archive.root,), (base, held), keyring=archive.keyring)
+    assert [deb.package for deb in debs] == ["tool"]
+
+
+@needs_apt
+def test_a_package_that_needs_another_version_is_refused(archive: Archive) -> None:
+    with fails(PinError, "deb-version-held") as caught:
+        resolve_debs(request("strict"), (archive.root,), (present("lib", "0.1~beta"),), keyring=archive.keyring)
+    assert "lib 0.1~rc1" in caught.value.what
+    assert "lib 0.1~beta" in caught.value.cause
+    with fails(PinError, "deb-version-too-old"):
+        resolve_debs(request("tool>=1:0"), (archive.root,), keyring=archive.keyring)
 
 
 @needs_apt

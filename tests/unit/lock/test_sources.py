@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import json
 import shutil
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from builder.errors import InvalidError
-from builder.lock.git import tree_of_archive
 from builder.model.lock import SourceLock
 from builder.model.lockfile import load_section
 from tests.support import forge as forges
 from tests.support.cli import Cli, CommandResult
-from tests.support.errors import fails
 from tests.support.forge import Forge, git
-from tests.support.limits import ends
+from tests.support.http_server import serving
 from tests.support.mirror import Mirror
+from tests.support.pyindex import Index
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 FILES = {"Makefile": "all:\n", "src/a.c": "int a;\n", "src-b": "b\n", "ä/ö": "ü\n", ".gitignore": "*.o\n"}
@@ -104,6 +99,42 @@ def test_a_source_is_locked_with_commit_tree_and_archive(project: Project, forge
     forge.asked.clear()
     assert project("tool").err.endswith("nothing changed\n")
     assert forge.asked == []
+
+
+def test_a_version_can_be_a_whole_commit(project: Project, forge: Forge) -> None:
+    commit = git(forge.root / "someone/tool", "rev-parse", "v1.0^{commit}")
+    project.ask({"versions": [commit]})
+    said = project("tool")
+    assert said.code == 0, said.err
+    found = project.sources[commit]
+    assert (found.commit, found.tree) == (commit, git(forge.root / "someone/tool", "rev-parse", "v1.0^{tree}"))
+    assert found.mirrors[0].path == f"someone/tool/archive/{commit}.tar.gz"
+    project.ask({"versions": ["f" * 40]})
+    assert f"there is no tag {'f' * 40}" in project.refused(4, "tool")
+
+
+def test_a_source_distribution_is_locked_from_the_package_index(project: Project, cli: Cli) -> None:
+    with serving() as server:
+        index = Index(server)
+        cli.environ["UV_DEFAULT_INDEX"] = index.address
+        index.add("tool", "1.0")
+        index.add_sdist("tool", "2.0", b"sdist")
+        project.ask({"github": None, "index": "tool", "versions": ["2.0"]})
+        said = project("--json", "tool")
+        assert said.code == 0, said.err
+        found = project.sources["2.0"]
+        assert (found.file, found.size, found.commit) == ("tool-2.0.tar.gz", 5, None)
+        assert found.sha256 == hashlib.sha256(b"sdist").hexdigest()
+        assert project("--check", "sources").code == 0
+        assert project("--check", "--remote", "tool").code == 0
+        project.ask({"github": None, "index": "tool", "versions": ["1.0"]})
+        assert "no package index has its sdist" in project.refused(4, "tool")
+        index.files["tool"][1]["hashes"] = {"sha256": "0" * 64}
+        index.add("tool", "3.0")
+        project.ask({"github": None, "index": "tool", "versions": ["2.0"]})
+        assert "[source-distribution-differs]" in project.refused(4, "--update", "tool")
+    project.ask({"index": "tool", "versions": ["2.0"]})
+    assert "exactly one of github and index" in project.refused(3, "tool")
 
 
 def test_an_update_of_one_version_requests_only_that_version_and_changes_no_byte(project: Project) -> None:
@@ -213,68 +244,3 @@ def test_versions_without_a_request_are_removed(project: Project) -> None:
     assert "[lock-source-version-unknown]" in project.refused(2, "--update", "tool/1.0")
     assert project("--update", "tool").code == 0
     assert list(project.sources) == ["2.0"]
-
-
-# --- the tree of an archive ---
-
-
-def archive(tmp_path: Path, *members: tuple[str, bytes | str | None]) -> Path:
-    """Files by name; text is a link, None a folder."""
-    path = tmp_path / "x.tar.gz"
-    with tarfile.open(path, "w:gz") as made:
-        for name, content in members:
-            info = tarfile.TarInfo(name)
-            if content is None:
-                info.type = tarfile.DIRTYPE
-            elif isinstance(content, str):
-                info.type, info.linkname = tarfile.SYMTYPE, content
-            else:
-                info.size = len(content)
-            made.addfile(info, io.BytesIO(content) if isinstance(content, bytes) else None)
-    return path
-
-
-def test_the_empty_tree(tmp_path: Path) -> None:
-    # The output of `git hash-object -t tree /dev/null`.
-    assert tree_of_archive(archive(tmp_path, ("a/", None)))[0] == "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-
-
-@pytest.mark.parametrize(
-    "members",
-    [
-        [("a/x", b""), ("b/y", b"")],
-        [("x", b"")],
-        [("a/x", b""), ("a/x", b"")],
-        [("a/x", b""), ("a/x/y", b"")],
-        [("a/../x", b"")],
-        [("a/.git/config", b"")],
-        [("a//x", b"")],
-        [("a/" + "d/" * 300 + "x", b"")],
-        [],
-    ],
-    ids=["two tops", "no top", "twice", "file and folder", "up", "git", "empty part", "deep", "empty"],
-)
-def test_archives_with_members_that_no_commit_has_are_refused(tmp_path: Path, members: list[tuple[str, bytes]]) -> None:
-    with fails(InvalidError, "source-archive-invalid"):
-        tree_of_archive(archive(tmp_path, *members))
-
-
-@pytest.mark.parametrize("data", [b"", b"x", b"\x1f\x8b\x08", b"\x1f\x8b\x08\0\0\0\0\0\0\0xxxxxxxxxx"])
-def test_files_that_are_not_archives_are_refused(tmp_path: Path, data: bytes) -> None:
-    (tmp_path / "x").write_bytes(data)
-    with fails(InvalidError, "source-archive-invalid"):
-        tree_of_archive(tmp_path / "x")
-
-
-def test_an_archive_that_unpacks_to_much_is_refused(tmp_path: Path) -> None:
-    member = tarfile.TarInfo("a/zeros")
-    member.size = 15 * (64 << 20)
-    parts = [gzip.compress(member.tobuf()), *[gzip.compress(bytes(64 << 20), 1)] * 15, gzip.compress(bytes(1024))]
-    (tmp_path / "x").write_bytes(b"".join(parts))
-
-    def work() -> None:
-        with fails(InvalidError, "source-archive-invalid") as caught:
-            tree_of_archive(tmp_path / "x")
-        assert "too many bytes" in caught.value.cause
-
-    ends(work, memory=200 << 20)

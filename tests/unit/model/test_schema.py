@@ -102,3 +102,35 @@ def test_the_schema_refuses_invalid_values(data: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Recipe.model_validate(data)
     assert problems("recipe", data)
+
+
+def test_every_property_has_a_description() -> None:
+    def missing(node: Any, where: str) -> list[str]:
+        found = []
+        if isinstance(node, dict):
+            named = node.get("properties") if isinstance(node.get("properties"), dict) else {}
+            found = [
+                f"{where}.{key}" for key, value in named.items() if value is not False and not value.get("description")
+            ]
+        items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+        return found + [each for key, item in items for each in missing(item, f"{where}.{key}")]
+
+    assert missing(generated(), "") == []
+
+
+def test_no_description_is_of_a_key_that_is_gone() -> None:
+    models: dict[str, set[str]] = {}
+
+    def collect(node: Any) -> None:
+        if isinstance(node, dict) and isinstance(node.get("properties"), dict):
+            models.setdefault(str(node.get("title")), set()).update(node["properties"])
+        for item in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+            collect(item)
+
+    collect(generated())
+    texts = parse_yaml(schema.DESCRIPTIONS.read_text("utf-8"), "descriptions")
+    shared = set(texts.pop("any"))
+    assert not {(model, key) for model, keys in texts.items() for key in keys} - {
+        (m, k) for m, ks in models.items() for k in ks
+    }
+    assert not shared - set().union(*models.values())

@@ -113,7 +113,7 @@ LAYER = {"name": "l", "title": "t", "producer": "files"}
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({}, "needs debs, wheels or files"),
+        ({}, "needs debs, wheels, patches or files"),
         ({"producer": "config", "files": [{"path": "a", "link": "b"}]}, "adds no file"),
         ({"inputs": {"debs": "x", "toolchain": True}}, "only a dockerfile layer"),
         ({"inputs": {"debs": "x", "sources": ["a/1"]}}, "only a dockerfile layer"),

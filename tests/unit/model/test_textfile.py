@@ -16,8 +16,8 @@ from tests.support.errors import fails
 
 
 def test_the_files_of_a_folder_are_read_by_path(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    for name in ("layer.yaml", "b", "a/c", "a/.#c"):
+    (tmp_path / "a/__pycache__").mkdir(parents=True)
+    for name in ("layer.yaml", "b", "a/c", "a/.#c", "a/__pycache__/c.pyc"):
         (tmp_path / name).write_text(name)
     assert read_folder(tmp_path) == {"a/c": b"a/c", "b": b"b"}
 

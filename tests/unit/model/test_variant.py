@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from builder.errors import InvalidError, UsageError
 from builder.model.recipe import Profile, Recipe
 from builder.model.variant import extended, merge, with_profile
@@ -69,8 +71,40 @@ def test_the_default_profile_is_the_recipe_and_an_unknown_one_lists_the_known() 
     assert with_profile(made, None) is made
     assert with_profile(made, "default") is made
     with fails(UsageError, "profile-unknown") as caught:
-        with_profile(made, "fats", {"ngram": Profile(title="n")})
+        with_profile(made, "other", {"ngram": Profile(title="n")})
     assert "default, ngram, fast" in caught.value.cause
+    with fails(UsageError, "profile-unknown") as caught:
+        with_profile(made, "fats")
+    assert caught.value.cause == "did you mean fast?"
+
+
+def test_profiles_combine_in_any_order_where_they_do_not_contradict() -> None:
+    speed = {"tokens_per_second": "9", "source": "s"}
+    one = {"title": "1", "serve": {"flags": {"a": 2, "c": {"d": 1}}}, "notes": ["one"], "speed": speed}
+    two = {"title": "2", "serve": {"flags": {"a": 2, "b": 3}}, "run": {"port": 81}, "notes": ["two"]}
+    made = recipe(profiles={"one": one, "two": two})
+    found = with_profile(made, "two+one")
+    assert found == with_profile(made, "one+two")
+    assert found.serve.flags == {"a": 2, "b": 3, "c": {"d": 1}}
+    assert (found.run.port, found.notes, found.speed) == (81, ("one", "two"), None)
+    assert with_profile(made, "default+one") == with_profile(made, "one+one")
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "key"),
+    [
+        ({"serve": {"flags": {"a": 2}}}, {"serve": {"flags": {"a": 3}}}, "serve.flags.a is 2 in one, and 3 in two"),
+        ({"serve": {"flags": {"a": {"x": 1}}}}, {"serve": {"flags": {"a": {"y": 1}}}}, "serve.flags.a is"),
+        ({"layers": ["x"]}, {"layers": ["y"]}, "layers is"),
+        ({"base": "x"}, {"base": "y"}, 'base is "x" in one, and "y" in two'),
+    ],
+)
+def test_profiles_that_contradict_are_both_named_with_the_key(one: Any, two: Any, key: str) -> None:
+    made = recipe(profiles={"one": {"title": "1", **one}, "two": {"title": "2", **two}})
+    with fails(UsageError, "profiles-contradict") as caught:
+        with_profile(made, "one+two")
+    assert "one and two" in caught.value.what
+    assert key in caught.value.cause
 
 
 def test_a_recipe_of_a_project_may_extend_a_shipped_one(tmp_path: Path) -> None:

@@ -156,10 +156,10 @@ def test_deep_nesting_is_refused_before_it_overflows_the_stack(text: str) -> Non
 @pytest.mark.parametrize("one", ["[{}]", "{{<<: [{}]}}"], ids=["lists", "merges"])
 def test_aliases_cannot_multiply(one: str) -> None:
     levels = [f"a{n}: &a{n} {one.format(', '.join([f'*a{n - 1}'] * 10))}" for n in range(1, 9)]
-    begin = time.monotonic()
+    begin = time.process_time()
     with fails(InvalidError, "yaml-invalid"):
         parse_yaml("\n".join(["a0: &a0 {k: v}", *levels]), "file")
-    assert time.monotonic() - begin < 1
+    assert time.process_time() - begin < 1
 
 
 @pytest.mark.parametrize(
@@ -174,10 +174,10 @@ def test_aliases_cannot_multiply(one: str) -> None:
     ids=["aliases of a long text", "base 60", "float of base 60", "base 16", "float"],
 )
 def test_long_numbers_and_texts_take_no_time(text: str) -> None:
-    begin = time.monotonic()
+    begin = time.process_time()
     with fails(InvalidError, "yaml-invalid"):
         parse_yaml(text, "file")
-    assert time.monotonic() - begin < 2
+    assert time.process_time() - begin < 2
 
 
 def test_a_recursive_alias_is_refused() -> None:

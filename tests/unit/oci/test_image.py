@@ -150,7 +150,7 @@ def test_on_a_registry_base_its_configuration_stays_where_nothing_replaces_it(ve
     settings = config["config"]
     assert settings["Env"] == [
         *("PATH=/opt/bin:/usr/bin", "LIBS=/opt/widget:/usr/lib", "MODE=fast", "EMPTY="),
-        *("WIDGET=1.0", "LAST=word"),
+        *("MAX_JOBS=2", "WIDGET=1.0", "LAST=word"),
     ]
     assert settings["Entrypoint"] == ["vllm", "serve"]
     assert settings["Cmd"] == ["someone/tiny", "--port", "8000"]
@@ -231,7 +231,7 @@ def test_a_config_may_leave_out_what_is_optional(vendor_plan: MakePlan) -> None:
     bare = {key: CONFIG[key] for key in ("architecture", "os", "rootfs")}
     for config in (bare, {**bare, "config": None, "history": None}, {**bare, "config": {"Env": None, "Labels": None}}):
         settings = assembled(vendor_plan(), base(config))[2]["config"]
-        assert settings["Env"][0] == "WIDGET=1.0"
+        assert settings["Env"][:2] == ["MAX_JOBS=2", "WIDGET=1.0"]
 
 
 def test_bases_that_cannot_be_extended(vendor_plan: MakePlan) -> None:

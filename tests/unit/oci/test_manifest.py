@@ -155,7 +155,7 @@ def test_the_config_decides_about_the_platform() -> None:
         check_platform(b'{"os": "linux", "architecture": "amd64"}', "linux/arm64")
 
 
-@pytest.mark.parametrize("variant", ["{}", "[]", "0", "false", '"v9"', '["v8"]'])
+@pytest.mark.parametrize("variant", ["{}", "[]", "0", "false", '"v9"', '"v"', '"vv8"', '["v8"]'])
 def test_a_variant_is_a_string_or_absent(variant: str) -> None:
     check_platform(b'{"os": "linux", "architecture": "arm64", "variant": null}', "linux/arm64")
     with fails(PinError, "platform-mismatch"):

@@ -150,7 +150,7 @@ BAD: list[tuple[str, Change, dict[str, Any], type[BuilderError], str]] = [
         "file-name-mismatch",
     ),
     ("no section", lambda f: f.pop("recipes/locks/tiny-wheels.json"), {}, PinError, "lock-section-missing"),
-    ("no sources", lambda f: f.pop("recipes/locks/sources.json"), {}, PinError, "lock-section-missing"),
+    ("no sources", lambda f: f.pop("recipes/locks/sources.json"), {}, PinError, "source-not-locked"),
     ("no toolchain", lambda f: f.pop("recipes/locks/toolchain-arm64.json"), {}, PinError, "lock-section-missing"),
     (
         "a wheel that is not locked",

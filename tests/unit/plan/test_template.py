@@ -66,7 +66,7 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize("text", BROKEN)
+@pytest.mark.parametrize("text", BROKEN, ids=lambda text: text[:40])
 def test_a_broken_template_is_an_invalid_layer(text: str) -> None:
     values: dict[str, Any] = {
         "params": {},
@@ -75,11 +75,11 @@ def test_a_broken_template_is_an_invalid_layer(text: str) -> None:
         "many": list(range(99)),
         "long": list(range(20_000)),
     }
-    begin = time.monotonic()
+    begin = time.process_time()
     with fails(InvalidError, "template-broken") as caught:
         render_dockerfile(f"FROM x\n{text}", values, "Dockerfile.j2")
     assert caught.value.where.startswith("Dockerfile.j2")
-    assert time.monotonic() - begin < 5
+    assert time.process_time() - begin < 5
 
 
 def test_templates_and_conditions_see_plain_data_only(small: Sample, make_project: Callable[..., Project]) -> None:
@@ -118,7 +118,7 @@ def test_the_pattern_of_a_parameter_cannot_hang(make_plan: MakePlan, small: Samp
     use = next(use for use in small.files["recipes/tiny.yaml"]["layers"] if "settings" in (use, *use))
     layers = small.files["recipes/tiny.yaml"]["layers"]
     layers[layers.index(use)] = {"settings": {"slow": "a" * 100}}
-    with fails(UsageError, "parameter-value-invalid"):
+    with fails(InvalidError, "layer-parameter-invalid"):
         make_plan()
 
 

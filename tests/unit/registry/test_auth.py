@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import base64
 import json
 import threading
 import time
@@ -13,16 +12,12 @@ import pytest
 from builder.errors import InvalidError, NetworkError
 from builder.registry.auth import Credentials, Login
 from builder.registry.config import Endpoint
-from builder.registry.token import Authorizer, merge_scopes, parse_challenges
+from builder.registry.token import Authorizer
 from builder.registry.transport import Transport
 from builder.retry import RetryPolicy
-from tests.support.credentials import SECRET, config, helper
+from tests.support.credentials import SECRET, config, encoded
 from tests.support.errors import fails
 from tests.support.http_registry import Answer, Server, client, digest_of, image_manifest
-
-
-def encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
 
 
 class TestFiles:
@@ -107,105 +102,6 @@ class TestFiles:
         known = Credentials(logins={"b.io": Login("me", SECRET)})
         shown = f"{found.get('a.io')!r} {known.get('b.io')} {found!r} {known} {Login('a', SECRET).__dict__.keys()}"
         assert SECRET not in shown
-
-
-class TestHelpers:
-    def test_a_helper_runs_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        asked = helper(tmp_path, "test", f'echo \'{{"Username": "me", "Secret": "{SECRET}"}}\'', monkeypatch)
-        found = config(tmp_path, credHelpers={"nvcr.io": "test"}, auths={"nvcr.io": {"auth": encoded("no:no")}})
-        assert found.get("nvcr.io") == found.get("nvcr.io") == Login("me", SECRET)
-        assert asked.read_text() == "get nvcr.io\n"
-
-    def test_the_credential_store_has_docker_hub_under_its_old_name(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        asked = helper(tmp_path, "test", f'echo \'{{"Username": "<token>", "Secret": "{SECRET}"}}\'', monkeypatch)
-        assert config(tmp_path, credsStore="test").get("docker.io") == Login(identity_token=SECRET)
-        assert asked.read_text() == "get https://index.docker.io/v1/\n"
-
-    def test_a_helper_without_a_login_is_not_an_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        helper(tmp_path, "test", 'echo "credentials not found in native keychain"; exit 1', monkeypatch)
-        found = config(tmp_path, credsStore="test")
-        assert found.get("nvcr.io") is None
-        assert not found.problem("nvcr.io")
-
-    @pytest.mark.parametrize(
-        ("name", "script"),
-        [
-            ("test", f"echo {SECRET} >&2; echo {SECRET}; exit 3"),
-            ("test", f"echo {SECRET}"),
-            ("test", "echo '[]'"),
-            ("test", 'echo \'{"Username": 1, "Secret": 2}\''),
-            ("absent", ""),
-            ("../test", ""),
-        ],
-    )
-    def test_a_failed_helper_means_anonymous_and_is_named_on_refusal(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server, name: str, script: str
-    ) -> None:
-        helper(tmp_path, "test", script, monkeypatch)
-        found = config(tmp_path, credsStore=name)
-        server.on("GET", "/v2/team/app/manifests/1", Answer(401, headers={"WWW-Authenticate": 'Basic realm="x"'}))
-        with pytest.raises(NetworkError) as caught:
-            client(found).manifest(server.ref())
-        assert "docker-credential-" in caught.value.cause
-        assert SECRET not in str(caught.value)
-
-
-# What the three public registries answer to an anonymous GET of a manifest, as their documentation shows it.
-CHALLENGES = {
-    "docker.io": (
-        'Bearer realm="https://auth.docker.io/token",service="registry.docker.io",scope="repository:library/ubuntu:pull"',
-        {
-            "realm": "https://auth.docker.io/token",
-            "service": "registry.docker.io",
-            "scope": "repository:library/ubuntu:pull",
-        },
-    ),
-    "nvcr.io": (
-        'Bearer realm="https://nvcr.io/proxy_auth",scope="repository:nvidia/vllm:pull"',
-        {"realm": "https://nvcr.io/proxy_auth", "scope": "repository:nvidia/vllm:pull"},
-    ),
-    "ghcr.io": (
-        'Bearer realm="https://ghcr.io/token",service="ghcr.io",scope="repository:user/image:pull"',
-        {"realm": "https://ghcr.io/token", "service": "ghcr.io", "scope": "repository:user/image:pull"},
-    ),
-}
-
-
-class TestChallenges:
-    @pytest.mark.parametrize("registry", CHALLENGES)
-    def test_public_registries(self, registry: str) -> None:
-        header, expected = CHALLENGES[registry]
-        assert parse_challenges(header) == {"bearer": expected}
-
-    @pytest.mark.parametrize(
-        ("header", "expected"),
-        [
-            ("", {}),
-            ("Basic", {"basic": {}}),
-            ('Basic realm="a, b"', {"basic": {"realm": "a, b"}}),
-            (
-                'Basic realm="r", Bearer realm=t,service=s',
-                {"basic": {"realm": "r"}, "bearer": {"realm": "t", "service": "s"}},
-            ),
-            (r'BEARER Realm = "a\"b"', {"bearer": {"realm": 'a"b'}}),
-            ('realm="nobody"', {}),
-            ('Bearer realm="unclosed', {"bearer": {"realm": ""}}),
-            ("=,=,=", {}),
-        ],
-    )
-    def test_shapes(self, header: str, expected: dict[str, dict[str, str]]) -> None:
-        found = parse_challenges(header)
-        assert {name: value for name, value in found.items() if name in ("basic", "bearer")} == expected
-
-    def test_scopes_are_merged(self) -> None:
-        ours = ("repository:a:pull,push", "repository:b:pull")
-        assert merge_scopes(ours, "repository:a:pull,delete registry:catalog:*") == [
-            "repository:a:pull,push,delete",
-            "repository:b:pull",
-            "registry:catalog:*",
-        ]
 
 
 class TestTokens:

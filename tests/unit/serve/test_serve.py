@@ -79,6 +79,10 @@ def test_every_format_of_every_recipe_and_profile_is_the_same_container(
     unit.read_string(systemd(c, home=HOME))
     assert unit_words(unit["Service"]["ExecStart"]) == docker_words(c, detach=False, home=HOME)
     assert unit["Install"]["WantedBy"] == "multi-user.target"
+    assert unit["Unit"]["Wants"] == "network-online.target", "After alone starts nothing"
+    assert int(unit["Service"]["RestartSec"]) >= 10
+    stop = int(dict(pairwise(words))["--stop-timeout"])
+    assert int(unit["Service"]["TimeoutStopSec"]) > stop >= 60, "docker waits for the server, and systemd for docker"
 
     service = yaml.safe_load(compose(c))["services"][c.name]
     assert plain(service["image"]) == c.image
@@ -89,6 +93,7 @@ def test_every_format_of_every_recipe_and_profile_is_the_same_container(
     assert service.get("ports", []) == [word for before, word in pairwise(words) if before == "--publish"]
     assert service.get("network_mode") == ("host" if c.ports is None else None)
     assert service.get("shm_size") == recipe.run.shm_size
+    assert service["stop_grace_period"] == f"{stop}s"
 
     options = create_options(c, home=HOME)
     assert options["volumes"] == volumes

@@ -91,6 +91,19 @@ def test_a_folder_of_something_else_is_left_alone(cli: Cli, name: str) -> None:
     assert len([item for item in (cli.folder / "site").rglob("*") if item.is_file()]) == 1
 
 
+def test_no_page_is_written_or_removed_through_a_link(built: Cli, tmp_path: Path) -> None:
+    built("site", "site")
+    images = built.folder / "site/images"
+    other = tmp_path / "other"
+    images.rename(other)
+    before = {path.name: path.read_bytes() for path in other.iterdir()}
+    (other / "mine.html").write_bytes((built.folder / "site/index.html").read_bytes())
+    images.symlink_to(other)
+    built("site", "site").failed(2, "site-folder-foreign")
+    assert (other / "mine.html").exists()
+    assert before == {path.name: path.read_bytes() for path in other.iterdir() if path.name != "mine.html"}
+
+
 def test_an_empty_store(cli: Cli) -> None:
     assert cli("site", "site").code == 0
     assert "There is no image yet" in (cli.folder / "site/index.html").read_text()

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from xml.etree import ElementTree
 
+import pytest
+
 from builder.digest import Digest
 from builder.smoke.report import Report, Result
+from builder.text import printable
 
 DIGEST = Digest("sha256:" + "a" * 64)
 REPORT = Report(
@@ -36,6 +39,16 @@ def test_table() -> None:
     assert "\x1b" not in text
     assert text.endswith(f"1 passed, 1 failed, 1 not run: {DIGEST}\n")
     assert "\x1b[" in REPORT.as_table(width=120, color=True)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_narrow_terminal_shows_every_word(width: int) -> None:
+    lines = REPORT.as_table(width=width).splitlines()
+    assert max(map(len, lines[:-1])) <= width
+    assert "…" not in "".join(lines)
+    for result in REPORT.results:
+        assert any(line.endswith(f"  {result.id}") for line in lines)
+        assert "".join(printable(result.message).split()) in "".join("".join(lines).split())
 
 
 def test_json() -> None:

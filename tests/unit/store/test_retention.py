@@ -149,3 +149,27 @@ def test_damaged_records(data: dict[str, Any]) -> None:
     damaged = Record(Item("images/e.json", NOW, 1), data)
     report = decide(Contents(images=(damaged, image("i")), layers=(Record(damaged.item, data),)), Policy(), None, NOW)
     assert "images/i.json" not in report.paths
+
+
+def test_with_a_size_what_was_used_longest_ago_goes_first() -> None:
+    contents = Contents(
+        images=(image("old", age=3 * DAY, layers=("a",)), image("new", age=DAY, layers=("b",), recipe="s")),
+        layers=(layer("a", age=3 * DAY), layer("b", age=3 * DAY)),
+        blobs=(blob("a-digest", age=3 * DAY, size=50_000), blob("b-digest", age=3 * DAY, size=70_000)),
+        unpacked=(Item("unpacked/new", NOW - 2 * DAY, 30_000),),
+    )
+    both, one = 50_000 + 70_000 + 4 * 4096, 70_000 + 2 * 4096
+    assert removed(contents, max_used=both) == {"unpacked/new"}, "as without a size"
+    gone = {"images/old.json", "layers/a.json", "blobs/sha256/a-digest"}
+    assert removed(contents, max_used=both - 1) == gone, "an unpacked image is kept when it was used later"
+    assert removed(contents, max_used=one + 29_999) == {*gone, "unpacked/new"}
+    assert removed(contents, max_used=one) == {*gone, "unpacked/new"}
+    everything = {*gone, "unpacked/new", "images/new.json", "layers/b.json", "blobs/sha256/b-digest"}
+    assert removed(contents, max_used=one - 1) == everything
+    assert removed(contents, {digest("b-digest")}, max_used=0) == everything - {"blobs/sha256/b-digest"}
+
+
+def test_an_age_and_a_size_both_hold() -> None:
+    contents = Contents(images=(image("old", age=9), image("mid", age=5), image("new", age=1)))
+    assert removed(contents, older_than=7, max_used=3 * 4096) == {"images/old.json"}
+    assert removed(contents, older_than=7, max_used=4096) == {"images/old.json", "images/mid.json"}

@@ -114,6 +114,13 @@ def test_set_id_bits_come_with_a_root_only(mode: int) -> None:
         assert normalise([entry], is_root=True)[-1].mode == mode
 
 
+def test_a_name_that_no_file_system_holds_is_refused() -> None:
+    assert normalise([file(f"usr/{'x' * 255}")], is_root=False)
+    for name in ("x" * 256, "é" * 128, f"{'x' * 256}/y"):
+        with fails(UnpackError, "layer-name-too-long"):
+            normalise([file(f"usr/{name}")], is_root=False)
+
+
 @pytest.mark.parametrize("path", ["usr/.wh.x", "usr/.wh..wh..opq", "usr/.wh.d/x", ".wh.etc"])
 def test_whiteouts_are_refused_everywhere(path: str) -> None:
     for is_root in (False, True):

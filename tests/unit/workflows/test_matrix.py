@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pytest
 
+from tests.support.cli import run_here
 from tests.support.project import ROOT, sample, write_files
 from tests.unit.workflows.checkout import Checkout, git
-
-# This repository's `builder`, in a checkout that has none of this repository's recipes.
-ONLY_PROJECT = """
-import os
-from pathlib import Path
-__version__ = "0"
-__path__ = [{code!r}]
-import builder.project
-builder.project.search_path = lambda: (Path(os.environ["BUILDER_PROJECT"]),)
-"""
 
 
 class TestChanges:
@@ -74,24 +65,29 @@ class TestChanges:
 
 
 class TestMatrix:
-    def test_only_what_a_commit_changes(self, tmp_path: Path) -> None:
-        """Two recipes with the real `builder`; one gets another variable."""
+    def test_only_what_a_commit_changes(self, matrix: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """Two recipes with the real `builder` in this process; one gets another variable."""
+        one_at_a_time = Lock()
+
+        def builder(*words: str, root: Path) -> str:
+            environ = {"BUILDER_PROJECT": str(root), "HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+            with one_at_a_time:
+                done = run_here(words, environ=environ, folder=tmp_path)
+            assert done.code == 0, done.err
+            return done.out
+
+        monkeypatch.setattr(matrix, "builder", builder)
         made = sample()
         tiny = made.files["recipes/tiny.yaml"] | {"layers": ["placed", "entrypoint"]}
         other = tiny | {"name": "other"}
         made.files |= {"recipes/tiny.yaml": tiny, "recipes/other.yaml": other}
         project = made.write(tmp_path).roots[0]
-        write_files(project, {"builder/__init__.py": ONLY_PROJECT.format(code=str(ROOT / "builder"))})
         git(project, "init", "-q")
         git(project, "add", ".")
         git(project, "commit", "-q", "-m", "one")
         write_files(project, {"recipes/other.yaml": other | {"env": {"LAST": "another word"}}})
-        command = ["scripts/ci/run", "matrix", "--project", str(project), "--against", "HEAD"]
-        environment = os.environ | {"BUILDER_PYTHON": sys.executable, "GITHUB_OUTPUT": str(tmp_path / "output")}
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout) == {"include": [{"group": "tiny", "base": "hermetic", "recipes": "other"}]}
-        assert (tmp_path / "output").read_text("utf-8").splitlines()[-1] == "count=1"
+        found = matrix.affected(project, {"tiny": "tiny", "other": "tiny"}, "HEAD", "")
+        assert matrix.groups(project, found) == [{"group": "tiny", "base": "tiny", "recipes": "other"}]
 
     def test_a_revision_that_does_not_exist(self, checkout: Checkout) -> None:
         git(checkout.folder, "init", "-q")

@@ -26,6 +26,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("release") / "project"
     top = ("pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", ".gitignore", "scripts/test")
     names = [*top, "builder/__init__.py", "recipes/nemotron-omni.yaml", "dockerfiles/layers/nccl/layer.yaml"]
+    names += ["docs/verify.md"]
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, folder / name)

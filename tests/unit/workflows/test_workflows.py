@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ ACTIONS = sorted((ROOT / ".github/actions").glob("*/action.yml"))
 BY_NAME = {path.stem: path for path in WORKFLOWS}
 
 
+@cache
 def read(path: Path) -> dict[str, Any]:
     """A workflow. YAML 1.1 reads its key `on` as true."""
-    data = yaml.safe_load(path.read_text("utf-8"))
+    data = yaml.load(path.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     assert isinstance(data, dict)
     if True in data:
         data["on"] = data.pop(True)

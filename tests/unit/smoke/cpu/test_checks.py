@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import struct
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,45 +15,11 @@ from builder.smoke.check import CheckFailed, CheckNotRun
 from builder.smoke.cpu import runner as runners
 from builder.smoke.cpu.execution import execution_of
 from builder.smoke.cpu.run import run_cpu
-from builder.smoke.cpu.runner import Command, run
 from builder.smoke.cpu.select import pick_runner
 from builder.smoke.report import Report, Result
 from tests.support.errors import fails
 from tests.support.images import layout
-
-
-class LocalRunner:
-    """Runs commands on this machine, and records them in `started`."""
-
-    name = "local"
-
-    def __init__(self) -> None:
-        self.started: list[Command] = []
-
-    def start(self, command: Command) -> subprocess.Popen[bytes]:
-        if command.user == "4711":
-            raise CheckNotRun("no such user here")
-        self.started.append(command)
-        argv = [sys.executable if command.argv[0] == "python3" else command.argv[0], *command.argv[1:]]
-        env = {**os.environ, **command.env}
-        errors = subprocess.PIPE if command.apart else subprocess.STDOUT
-        return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=errors, env=env)
-
-    def note(self) -> str:
-        return "run here"
-
-    def close(self) -> None:
-        pass
-
-
-def check(name: str, kind: str, **args: Any) -> Check:
-    return Check(id=name, tier="cpu", kind=kind, args=args)
-
-
-def go(where: Path, *checks: Check, runner: LocalRunner | None = None, **more: Any) -> Report:
-    return run_cpu(
-        layout(where / "image", [{"a": b""}]), None, checks, folder=where, runner=runner or LocalRunner(), **more
-    )
+from tests.support.local_runner import LocalRunner, check, go
 
 
 def states(report: Report) -> list[str]:
@@ -264,12 +227,6 @@ def test_a_wrong_check_is_an_error(kind: str, args: dict[str, Any], id: str, nam
     assert names in str(caught.value)
 
 
-def test_long_lines_without_end(tmp_path: Path) -> None:
-    done = run(LocalRunner(), Command(["sh", "-c", "head -c 300000 /dev/zero | tr '\\0' x"]), 20)
-    assert done.code == 0
-    assert len(done.output) == 100_000
-
-
 def test_registered_needs_an_enabled_entry_with_flag_f(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = tmp_path / "qemu-aarch64"
     monkeypatch.setattr(runners, "BINFMT", entry)
@@ -285,44 +242,6 @@ def test_registered_needs_an_enabled_entry_with_flag_f(tmp_path: Path, monkeypat
     entry.write_text("enabled\nflags: F\n")
     (tmp_path / "status").write_text("disabled\n")
     assert not runners.registered()
-
-
-def by_id(report: Report) -> dict[str, tuple[str, str]]:
-    return {result.id: (result.status, result.message) for result in report.results}
-
-
-def test_lines_that_look_like_warnings_are_declared_or_fail(tmp_path: Path) -> None:
-    checks = [
-        check("quiet", "python", code="print('INFO all is well')"),
-        check("known", "python", code="print('WARNING 12:01 no driver'); print('WARNING 12:02 no driver')"),
-        check("child", "command", argv=["sh", "-c", "echo 'x.py:3: DeprecationWarning: old' >&2"]),
-        check("broken", "python", code="raise ValueError('Error: in its own result')"),
-        check("declared", "expected-log", pattern="no driver$", why="there is no GPU here"),
-        check("not-seen", "expected-log", pattern="never", why="for other versions of it"),
-        check("log", "log"),
-    ]
-    found = by_id(go(tmp_path, *checks))
-    assert found["declared"] == ("pass", "2 lines: there is no GPU here")
-    assert found["not-seen"] == ("pass", "0 lines: for other versions of it")
-    assert found["log"][0] == "fail"
-    assert found["log"][1].splitlines()[1:] == ["child: x.py:3: DeprecationWarning: old"]
-    assert by_id(go(tmp_path, *checks[:-1]))["log"][0] == "warn"
-    found = by_id(go(tmp_path, *(each for each in checks if each.id != "child")))
-    assert found["log"] == ("pass", "2 lines look like warnings, all are declared")
-
-
-@pytest.mark.parametrize(
-    ("args", "id"),
-    [
-        ({"pattern": "x"}, "check-arguments-wrong"),
-        ({"pattern": "x", "why": "short"}, "check-reason-missing"),
-        ({"pattern": "[", "why": "long enough"}, "check-pattern-wrong"),
-        ({"why": "x" * 20}, "check-arguments-wrong"),
-    ],
-)
-def test_a_declaration_needs_a_pattern_and_a_reason(tmp_path: Path, args: dict[str, Any], id: str) -> None:
-    with fails(InvalidError, id):
-        go(tmp_path, check("a", "python", code="1"), check("declared", "expected-log", **args))
 
 
 def start(where: Path, *words: str) -> tuple[str, str]:
@@ -372,34 +291,3 @@ def test_non_root_runs_as_an_unknown_user(tmp_path: Path) -> None:
 def test_media_checks_have_code_that_compiles() -> None:
     for kind in ("audio-decodes", "video-decodes", "non-root"):
         assert compile(execution_of(check("a", kind)).code, kind, "exec").co_names
-
-
-FORGED = {
-    "no literal": "print(mark + 'junk (((')",
-    "an end without a begin": "print(mark + 'pass '); print(mark + 'pass ')",
-    "more checks than there are": "[print(mark + what) for what in ('begin', 'pass ') * 3]",
-    "wrong escapes": "print(mark + 'begin'); print(mark + 'fail \\\\x')",
-    "begins without end": "[(print(mark + 'begin', flush=True), time.sleep(0.1)) for _ in range(300)]",
-}
-
-
-@pytest.mark.parametrize("text", FORGED.values(), ids=FORGED)
-def test_an_interpreter_that_prints_anything_gets_results_in_time(tmp_path: Path, text: str) -> None:
-    """It is the image's, and knows the mark of the lines."""
-
-    class Hostile(LocalRunner):
-        def start(self, command: Command) -> subprocess.Popen[bytes]:
-            code = f"import sys, time\nmark = sys.argv[1]\n{text}"
-            return super().start(Command([sys.executable, "-c", code, *command.argv[3:]], command.env))
-
-    start = time.monotonic()
-    checks = [check(name, "python", code="pass", timeout=2.0) for name in ("one", "two")]
-    report = go(tmp_path, *checks, runner=Hostile(), progress=print)
-    assert len(states(report)) == 2
-    assert time.monotonic() - start < 20
-
-
-def test_the_longest_output_of_a_check_is_one_line(tmp_path: Path) -> None:
-    code = "import sys; sys.stdout.buffer.write(b'\\xff' * 60000 + '\\U0001f600 end'.encode())"
-    (result, *_) = go(tmp_path, check("bytes", "python", code=code, matches="\U0001f600 end$")).results
-    assert (result.status, result.message) == ("pass", "\U0001f600 end")

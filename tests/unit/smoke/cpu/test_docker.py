@@ -11,7 +11,8 @@ from builder.smoke.cpu import docker as dockerrun
 from builder.smoke.cpu.docker import DockerRunner
 from builder.smoke.cpu.runner import TAIL, Command, run
 from builder.smoke.image.opened import open_image
-from tests.support.docker_daemon import DockerDaemon, FakeContainer, docker_daemon
+from tests.support.docker_daemon import docker_daemon
+from tests.support.docker_state import DockerDaemon, FakeContainer
 from tests.support.images import layout
 
 

@@ -19,10 +19,13 @@ from tests.support import images
 from tests.support.errors import fails
 from tests.support.images import Member, elf, layout, link, tar
 from tests.support.limits import ends
+from tests.support.nightly import nightly_but
 
 MEMORY = 1 << 30
 INFO = "opt/x-packages/d-1.dist-info"
 Layers = list[dict[str, Any] | bytes]
+USUAL = ("needed versions", "links to files that are read", "lines of RECORD", "fields of RECORD", "deep whiteouts")
+"""Images of every run; the others take longest and are in the nightly job."""
 
 
 def _object(*sections: tuple[str, int, int, int, bytes]) -> bytes:
@@ -107,9 +110,9 @@ IMAGES: dict[str, Callable[[], Layers]] = {
 }
 
 
-@pytest.mark.parametrize("make", IMAGES.values(), ids=IMAGES)
-def test_a_small_image_takes_seconds_and_little_memory(tmp_path: Path, make: Callable[[], Layers]) -> None:
-    image = layout(tmp_path, make())
+@pytest.mark.parametrize("name", nightly_but(IMAGES, *USUAL))
+def test_a_small_image_takes_seconds_and_little_memory(tmp_path: Path, name: str) -> None:
+    image = layout(tmp_path, IMAGES[name]())
 
     def work() -> None:
         assert run_static(image, None, []).results

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from builder.digest import Digest
-from builder.errors import NetworkError, PinError
+from builder.errors import InvalidError, NetworkError, PinError
 from builder.model.check import Check
 from builder.model.reference import Reference
 from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
@@ -198,5 +198,5 @@ def test_results_are_attached(server: Server, lists: bool) -> None:
         server.on("GET", f"/v2/team/app/blobs/{Digest.of(payload)}", Answer(200, payload))
         read = read_attached(client(), server.ref(), item, 100)
         assert (read.payload, read.subject) == (payload, subject["digest"])
-        with fails(NetworkError, "artifact-too-large"):
+        with fails(InvalidError, "artifact-too-large"):
             read_attached(client(), server.ref(), item, 4)

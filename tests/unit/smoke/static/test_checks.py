@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 
 from builder.errors import InvalidError
 from builder.model.check import Check
-from builder.plan.imageconfig import VLLM_LABEL
 from builder.smoke.image.opened import open_image
 from builder.smoke.report import Report
 from builder.smoke.static.run import ALWAYS as EVERY
@@ -19,14 +17,11 @@ from tests.support.errors import fails
 from tests.support.images import (
     SITE,
     SM_121,
-    Files,
     Member,
-    distribution,
     elf,
     fatbin,
     folder,
     gb10,
-    hard,
     layout,
     link,
     program,
@@ -211,46 +206,6 @@ def test_the_ptxas_that_triton_calls(tmp_path: Path) -> None:
     assert "pass" in found("old-triton-given", ["TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas"], **old)
 
 
-OPAQUE = (("SCHILY.xattr.trusted.overlay.opaque", "y"),)
-CAPABLE = (("SCHILY.xattr.security.capability", "x"),)
-ALWAYS: list[tuple[str, list[Files | bytes], dict[str, Any], str]] = [
-    ("layer-limit", [{f"opt/a{number}": b""} for number in range(128)], {}, "128 layers"),
-    ("platform", [{"a": b""}], {"architecture": "amd64"}, "linux/amd64"),
-    ("no-setuid", [{"a": b""}, {"opt/b": Member(b"", 0o4755)}], {}, "/opt/b (4755, layer 1)"),
-    (
-        "no-world-writable",
-        [{"a": b""}, {"srv": folder(0o777), "opt/b": Member(b"", 0o666)}],
-        {},
-        "/srv (0777), /opt/b (0666)",
-    ),
-    ("parents-0755", [{"a": b""}, tar({"opt/b": b""}, parents=False)], {}, "layer 1 lacks /opt"),
-    ("parents-0755", [{"a": b""}, {"opt": folder(0o775), "opt/b": b""}], {}, "layer 1 has /opt as 0775"),
-    ("parents-0755", [{"a": b""}, {"opt": folder(0o755, 7), "opt/b": b""}], {}, "layer 1 has /opt as 0755 7:0"),
-    ("parents-0755", [{".": folder(0o777), "opt/b": b""}], {}, "layer 0 has / as 0777 0:0"),
-    ("parents-0755", [{"a": b""}, {".": folder(0o755, 5), "opt/b": b""}], {}, "layer 1 has / as 0755 5:0"),
-    # overlayfs hides all lower layers then; the capability is the file's, whatever link names it.
-    ("kinds", [{"a": b""}, {".": replace(folder(), pax=OPAQUE)}], {}, "/ has the attribute trusted.overlay.opaque"),
-    (
-        "kinds",
-        [{"a": b""}, {"opt/b": b"", "opt/c": replace(hard("opt/b"), pax=CAPABLE)}],
-        {},
-        "/opt/c has the attribute",
-    ),
-]
-
-
-@pytest.mark.parametrize(("kind", "layers", "settings", "expected"), ALWAYS)
-def test_each_check_of_every_image_fails_on_its_fault(
-    tmp_path: Path, kind: str, layers: list[Files | bytes], settings: dict[str, Any], expected: str
-) -> None:
-    found = {result.kind: result for result in report(tmp_path, layers, settings=settings).results}
-    assert found[kind].status == "fail"
-    assert expected in found[kind].message
-    # A folder on the way to files that is not root's is also a file that is not root's.
-    also = ["owners"] if "7:0" in expected else []
-    assert [name for name, result in found.items() if result.status == "fail"] == [kind, *also]
-
-
 def test_layer_size(tmp_path: Path) -> None:
     found = report(tmp_path, [{"a": b"1" * 5000}], ("layer-size", {"most_gb": 1e-9})).results[-1]
     assert found.status == "fail"
@@ -322,61 +277,3 @@ def test_checks_of_other_tiers_are_ignored(tmp_path: Path) -> None:
     image = layout(tmp_path, [{"a": b""}])
     other = Check(id="x", tier="cpu", kind="import", args={"module": "vllm"})
     assert len(run_static(image, None, [other], always=()).results) == 0
-
-
-ROOT: Files = {"usr/bin/env": program(elf()), "tmp": folder(0o1777)}
-SETTINGS_OF_STRANGERS: dict[str, tuple[list[Files], dict[str, Any], str, str]] = {
-    # name: layers, settings, the check that fails, its message
-    "a folder of a process": ([ROOT], {"Env": ["PATH=/proc/self/cwd/bin:/usr/bin"]}, "settings", "/proc/self/cwd/bin"),
-    "a folder that everyone can make": ([ROOT], {"Env": ["PATH=/tmp/bin:/usr/bin"]}, "settings", "/tmp/bin, which"),
-    "folders that are not read": (
-        [ROOT],
-        {"Env": ["PATH=" + "/none:" * 64 + "/tmp:/usr/bin"]},
-        "settings",
-        "too many folders in PATH",
-    ),
-    "libraries of a process": (
-        [ROOT],
-        {"Env": ["PATH=/usr/bin", "LD_LIBRARY_PATH=/proc/self/cwd"]},
-        "preloads",
-        "/proc/self/cwd, where everyone may write",
-    ),
-    "libraries that everyone can make": (
-        [ROOT],
-        {"Env": ["PATH=/usr/bin", "LD_LIBRARY_PATH=/tmp/x/lib"]},
-        "preloads",
-        "/tmp/x/lib, where everyone may write",
-    ),
-    "a program in the working directory": (
-        [{**ROOT, "srv/usr/bin/env": b""}],
-        {"Env": ["PATH=/usr/bin"], "Entrypoint": ["usr/bin/env"], "WorkingDir": "/srv"},
-        "starts",
-        "usr/bin/env is not in the image",
-    ),
-    "a label without its vLLM": (
-        [ROOT],
-        {"Env": ["PATH=/usr/bin"], "Labels": {VLLM_LABEL: "0.20.0"}},
-        "settings",
-        "vLLM is not installed",
-    ),
-    "everything in one layer": (
-        [{**ROOT, **distribution("vllm", "0.20.0", {f"{SITE}/vllm/a.py": b"good"}), f"{SITE}/vllm/a.py": b"evil"}],
-        {"Env": ["PATH=/usr/bin"]},
-        "records",
-        "vllm/a.py has another content",
-    ),
-    # No file of the packages is in a folder of this name then.
-    "packages behind a link": (
-        [ROOT, {"usr/lib/python3.12/site-packages": link("/opt/data"), "opt/data/vllm/__init__.py": b"import evil\n"}],
-        {"Env": ["PATH=/usr/bin"]},
-        "imports",
-        "site-packages",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", SETTINGS_OF_STRANGERS.values(), ids=SETTINGS_OF_STRANGERS)
-def test_an_image_of_a_stranger(tmp_path: Path, case: tuple[list[Files], dict[str, Any], str, str]) -> None:
-    layers, settings, kind, message = case
-    results = report(tmp_path, list(layers), settings=settings).results
-    assert [(row.kind, message in row.message) for row in results if row.status == "fail"] == [(kind, True)], results

@@ -28,7 +28,7 @@ FORMATS = {"cyclonedx": cyclonedx, "spdx": spdx}
 
 def sbom(
     reference: Annotated[
-        str | None, typer.Argument(metavar="[REF]", help="An image in a registry, instead of the recipe's built one.")
+        str | None, typer.Argument(metavar="REF", help="An image in a registry, instead of the recipe's built one.")
     ] = None,
     recipe: Annotated[
         str | None, typer.Option("--recipe", "-r", help="Name of the recipe; `builder list` shows all.")
@@ -41,8 +41,7 @@ def sbom(
 ) -> None:
     """Print the bill of materials of an image as JSON: packages, distributions, sources, toolchain.
 
-    The files of the image are read, whatever is attached to it. Equal images have equal documents. Example:
-    builder sbom --recipe nemotron-omni --format spdx >omni.spdx.json
+    The files of the image are read, whatever is attached to it. Equal images have equal documents.
     """
     if format not in FORMATS:
         raise UsageError(f"there is no format {format!r}", id="sbom-format-unknown", cause="cyclonedx or spdx")

@@ -1,0 +1,172 @@
+"""Answers of a daemon that is not docker's, as the one of another machine may be: bounded, and never a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import sys
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.engine import answers
+from builder.engine.daemon import Daemon
+from builder.engine.sshsocket import SshSocket
+from builder.errors import EngineError
+from builder.share import tunnel
+from builder.share.tunnel import Tunnel
+from tests.support.errors import fails
+
+VERSION = b'{"Version": "28.2.2", "ApiVersion": "1.47", "MinAPIVersion": "1.24"}'
+NAME = "x@sha256:" + "a" * 64
+Pieces = Iterator[bytes]
+
+
+def whole(body: bytes) -> bytes:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    return head % len(body) + body
+
+
+def endless(piece: bytes, status: bytes = b"200 OK") -> Pieces:
+    """A chunked answer without end."""
+    yield b"HTTP/1.1 " + status + b"\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    while True:
+        yield b"%x\r\n%b\r\n" % (len(piece), piece)
+
+
+def one_chunk(piece: bytes) -> Pieces:
+    """One chunk of a terabyte."""
+    yield b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n" % (1 << 40)
+    while True:
+        yield piece
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Iterator[Callable[[bytes, Callable[[], Any]], str]]:
+    """Makes a daemon that gives an answer to requests with these words in their first line; its address."""
+    listeners: list[socket.socket] = []
+
+    def serve(connection: socket.socket, words: bytes, answer: Callable[[], Any]) -> None:
+        with connection, contextlib.suppress(OSError):
+            while request := connection.recv(1 << 16):
+                given = answer() if words in request.split(b"\r\n")[0] else whole(VERSION)
+                for piece in [given] if isinstance(given, bytes) else given:
+                    connection.sendall(piece)
+
+    def make(words: bytes, answer: Callable[[], Any]) -> str:
+        listener = socket.socket(socket.AF_UNIX)
+        listeners.append(listener)
+        path = tmp_path / f"{len(listeners)}.sock"
+        listener.bind(str(path))
+        listener.listen()
+
+        def accept() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                threading.Thread(target=serve, args=(connection, words, answer), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        return f"unix://{path}"
+
+    yield make
+    for listener in listeners:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+ACTS: dict[bytes, Callable[[Daemon], object]] = {
+    b"/images/x/json": lambda daemon: daemon.image_id("x"),
+    b"/images/json": lambda daemon: daemon.image_names(),
+    b"/images/create": lambda daemon: daemon.pull(NAME, login={"username": "a", "password": "b"}),
+    b"/images/load": lambda daemon: daemon.load(lambda out: out.write(b"x")),
+}
+REFUSED = ("docker-refused", "docker-unreachable")
+"""The second one for what requests cannot decode."""
+ENDLESS = {
+    "text": lambda: endless(b"x" * 60_000),
+    "error": lambda: endless(b"x" * 60_000, b"500 Oh"),
+    "chunk": lambda: one_chunk(b"x" * 60_000),
+}
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+@pytest.mark.parametrize("path", ACTS, ids=bytes.decode)
+def test_an_answer_without_end(
+    path: bytes, kind: str, hostile: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "_LARGEST", 2 << 20)
+    tracemalloc.start()
+    try:
+        with Daemon(hostile(path, ENDLESS[kind])) as daemon, fails(EngineError, "docker-refused"):
+            ACTS[path](daemon)
+        assert tracemalloc.get_traced_memory()[1] < 40 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "body", [b"[]", b"3", b'"x"', b"null", b"{}", b"[" * 500, b"[3]", b"\xff", b'{"Id": []}'], ids=repr
+)
+@pytest.mark.parametrize("path", ACTS, ids=bytes.decode)
+def test_an_answer_of_another_form(path: bytes, body: bytes, hostile: Callable[..., str]) -> None:
+    with Daemon(hostile(path, lambda: whole(body))) as daemon:
+        try:
+            found = ACTS[path](daemon)
+        except EngineError as error:
+            assert error.id in REFUSED
+        else:
+            assert found is None or isinstance(found, str | frozenset)
+
+
+@pytest.mark.parametrize("body", [b"[]", b"3", b'{"ApiVersion": "../x"}', b'{"ApiVersion": [1]}', b"{" * 5000], ids=len)
+def test_a_version_of_another_form(body: bytes, hostile: Callable[..., str]) -> None:
+    with pytest.raises(EngineError) as caught:
+        Daemon(hostile(b"/version", lambda: whole(body)))
+    assert caught.value.id in REFUSED
+
+
+def ssh(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    (folder / "bin").mkdir()
+    program = folder / "bin" / "ssh"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}/bin:/usr/bin:/bin")
+
+
+FLOOD = f"exec {sys.executable} -IS -c 'import os\nwhile True: os.write(2, bytes(65536))'"
+
+
+def test_what_the_other_machine_writes_does_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ssh(tmp_path, monkeypatch, FLOOD)
+    tunnelled = SshSocket("ssh://spark")
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(tunnelled.url.removeprefix("unix://"))
+            connection.settimeout(10)
+            assert connection.recv(1) == b""
+        assert tunnelled._log.stat().st_size < 200 << 20
+        before = tunnelled._log.stat().st_size
+        time.sleep(0.3)
+        assert tunnelled._log.stat().st_size == before
+    finally:
+        tunnelled.close()
+    with fails(EngineError, "deploy-tunnel-failed"), Tunnel("spark", 1):
+        pass
+
+
+@pytest.mark.parametrize("script", ["exec sleep 60", "exec yes"], ids=["silent", "talking"])
+def test_a_machine_that_never_gets_ready(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ssh(tmp_path, monkeypatch, script)
+    monkeypatch.setattr(tunnel, "_SECONDS", 0.5)
+    begin = time.monotonic()
+    with fails(EngineError, "deploy-tunnel-failed"), Tunnel("spark", 1):
+        pass
+    assert time.monotonic() - begin < 10
