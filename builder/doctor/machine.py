@@ -1,4 +1,4 @@
-"""Checks of the machine itself: driver, GPU, kernel, memory, disk."""
+"""Checks of the machine itself: driver, GPU, kernel, disk, and memory for the recipe's model."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The store on disk: blobs by digest, layer records, claims of processes, and garbage collection."""
+"""The store on disk: blobs by digest, layer records, locks and claims of processes, and garbage collection."""

@@ -1,4 +1,4 @@
-"""The store: content-addressed blobs on disk, and the records of layers and images.
+"""The store: content-addressed blobs, records of layers and images, and the lock that lets one process build a layer.
 
 Layout below the root:
 

@@ -1,4 +1,4 @@
-"""Statements about an image in a registry: attached when it is pushed, read and judged by who signed them."""
+"""Statements about an image in a registry: attached when it is pushed, read with the keys that signed them."""
 
 from __future__ import annotations
 
