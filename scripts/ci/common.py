@@ -87,7 +87,7 @@ def builder(*arguments: str, root: Path | None = None, quiet: bool = False) -> s
     if root is not None:
         environment["BUILDER_PROJECT"] = str(root)
     done = subprocess.run(
-        [sys.executable, "-m", "builder", *arguments],
+        [sys.executable, "-P", "-m", "builder", *arguments],
         cwd=root,
         env=environment,
         stdout=subprocess.PIPE,

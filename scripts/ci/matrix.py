@@ -22,7 +22,7 @@ from common import REPOSITORY, CommandFailed, builder, set_outputs
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="matrix", description=__doc__)
-    parser.add_argument("--project", type=Path, default=REPOSITORY, help="a checkout; default: this one")
+    parser.add_argument("--project", type=Path, default=REPOSITORY, help="a checkout; default: the one of this program")
     parser.add_argument(
         "--canary", default="nemotron-omni", help="the recipe to build when code changes and no plan does"
     )
@@ -50,10 +50,12 @@ def main() -> int:
 
 
 def targets(root: Path) -> dict[str, str]:
-    """The recipes that can be built, each with its base."""
+    """The recipes of the checkout that can be built, each with its base."""
     families = {base["name"]: base["family"] for base in json.loads(builder("list", "bases", "--json", root=root))}
     found = {}
     for recipe in json.loads(builder("list", "--json", root=root)):
+        if not (root / "recipes" / f"{recipe['name']}.yaml").exists():
+            continue  # A shipped recipe, which every project can build.
         own = recipe["base"]
         if any(families.get(name) == "hermetic" for name in (own, *recipe["compatible"])):
             found[recipe["name"]] = "hermetic"
@@ -98,8 +100,9 @@ def affected(root: Path, found: dict[str, str], revision: str, canary: str) -> d
             print(f"matrix: no plan for {', '.join(missing)}", file=sys.stderr)
             raise CommandFailed(3)
         changed = {name: base for name, base in found.items() if new[name] != old.get(name)}
-    if not changed and canary in found and _code_changed(root, revision):
-        return {canary: found[canary]}
+    if not changed and _code_changed(root, revision):
+        # A repository with only recipes has no canary; its workflow names another commit of this one.
+        return {canary: found[canary]} if canary in found else found
     return changed
 
 

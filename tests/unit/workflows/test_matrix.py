@@ -16,6 +16,13 @@ from tests.support.cli import run_here
 from tests.support.project import ROOT, sample, write_files
 from tests.unit.workflows.checkout import Checkout, git
 
+PUSH = {
+    "GITHUB_EVENT_NAME": "push",
+    "GITHUB_REPOSITORY": "someone/images",
+    "GITHUB_REF_NAME": "main",
+    "GITHUB_WORKFLOW_REF": "someone/images/.github/workflows/theirs.yml@refs/heads/main",
+}
+
 
 class TestChanges:
     """The comparison for each event."""
@@ -39,29 +46,29 @@ class TestChanges:
     )
     def test_events_without_a_comparison(self, asked: Checkout, event: str, recipe: str, expected: str) -> None:
         done = asked.run("scripts/ci/changes", GITHUB_EVENT_NAME=event, RECIPE=recipe)
-        assert (done.stdout.strip(), done.returncode) == (expected, 0)
+        assert (done.stdout.strip(), done.returncode) == (f"--project . {expected}", 0)
 
     def test_a_branch_that_a_workflow_opened_is_compared_with_main(self, asked: Checkout) -> None:
         main = git(asked.folder, "rev-parse", "HEAD")
         git(asked.folder, "update-ref", "refs/remotes/origin/main", main)
         git(asked.folder, "commit", "-q", "--allow-empty", "-m", "two")
         done = asked.run("scripts/ci/changes", GITHUB_EVENT_NAME="workflow_dispatch", AGAINST="origin/main")
-        assert done.stdout.strip() == f"--against {main}"
+        assert done.stdout.strip() == f"--project . --against {main}"
 
     @pytest.mark.parametrize("published", ["", "0" * 40, "HEAD"])
     def test_a_push_is_compared_with_the_last_published_commit(self, asked: Checkout, published: str) -> None:
         head = git(asked.folder, "rev-parse", "HEAD")
         commit = head if published == "HEAD" else published
         asked.program("gh", f"echo {commit}")
-        more = {"GITHUB_EVENT_NAME": "push", "GITHUB_REPOSITORY": "someone/images", "GITHUB_REF_NAME": "main"}
-        done = asked.run("scripts/ci/changes", **more)
-        assert done.stdout.strip() == (f"--against {head}" if published == "HEAD" else "--all")
+        done = asked.run("scripts/ci/changes", **PUSH)
+        assert done.stdout.strip() == "--project . " + (f"--against {head}" if published == "HEAD" else "--all")
+        # The workflow of the caller, where another repository calls `publish`.
+        assert "--workflow theirs.yml " in asked.logged()[0]
         assert "--status success" in asked.logged()[0]
 
     def test_github_does_not_answer(self, asked: Checkout) -> None:
         asked.program("gh", "exit 1")
-        more = {"GITHUB_EVENT_NAME": "push", "GITHUB_REPOSITORY": "someone/images", "GITHUB_REF_NAME": "main"}
-        assert asked.run("scripts/ci/changes", **more).returncode == 1
+        assert asked.run("scripts/ci/changes", **PUSH).returncode == 1
 
 
 class TestMatrix:
@@ -96,7 +103,9 @@ class TestMatrix:
         assert (done.returncode, done.stderr) == (2, "matrix: nothing is not a commit of this checkout\n")
 
     def test_recipes_on_one_base_are_one_job(self, checkout: Checkout) -> None:
-        recipes = [{"name": name, "base": "made", "pinned": True, "compatible": []} for name in ("a", "b", "c")]
+        names = ("a", "b", "c")
+        recipes = [{"name": name, "base": "made", "pinned": True, "compatible": []} for name in (*names, "shipped")]
+        write_files(checkout.folder, {f"recipes/{name}.yaml": {"name": name} for name in names})
         found = {
             "list bases --json": {"out": json.dumps([{"name": "made", "family": "hermetic"}])},
             "list --json": {"out": json.dumps(recipes)},
@@ -119,7 +128,9 @@ class TestMatrix:
         for name in ("matrix", "common"):
             sys.modules.pop(name, None)
 
-    def test_bases(self, matrix: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_bases(
+        self, matrix: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
         def recipe(name: str, base: str, pinned: bool, *compatible: str) -> dict[str, Any]:
             return {"name": name, "base": base, "pinned": pinned, "compatible": compatible}
 
@@ -130,13 +141,29 @@ class TestMatrix:
             recipe("vendor", "bought", True),
             recipe("lost", "bought", False),
         ]
+        write_files(tmp_path, {f"recipes/{item['name']}.yaml": item for item in recipes})
+        recipes.append(recipe("shipped", "made", True))
         monkeypatch.setattr(matrix, "builder", lambda *words, root: json.dumps(bases if "bases" in words else recipes))
-        assert matrix.targets(ROOT) == {"own": "hermetic", "also": "hermetic", "vendor": "bought"}
+        assert matrix.targets(tmp_path) == {"own": "hermetic", "also": "hermetic", "vendor": "bought"}
         assert capsys.readouterr().err == "lost: omitted, base bought is not pinned\n"
 
-    @pytest.mark.parametrize("path", ["builder/code.py", "docs/page.md"])
-    def test_code_alone_builds_the_canary(
-        self, matrix: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: str
+    @pytest.mark.parametrize(
+        ("path", "canary", "expected"),
+        [
+            ("builder/code.py", "bird", {"bird"}),
+            ("docs/page.md", "bird", set()),
+            # In a repository with only recipes: it calls another commit of the workflow.
+            (".github/workflows/images.yml", "nothing", {"one", "bird"}),
+        ],
+    )
+    def test_code_alone_builds_the_canary_or_else_all(
+        self,
+        matrix: Any,
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path: Path,
+        path: str,
+        canary: str,
+        expected: set[str],
     ) -> None:
         git(tmp_path, "init", "-q")
         write_files(tmp_path, {path: "one\n"})
@@ -144,5 +171,5 @@ class TestMatrix:
         git(tmp_path, "commit", "-q", "-m", "one")
         write_files(tmp_path, {path: "two\n"})
         monkeypatch.setattr(matrix, "signatures", lambda root, found, workers: found)
-        found = matrix.affected(tmp_path, {"one": "hermetic", "bird": "hermetic"}, "HEAD", "bird")
-        assert found == ({"bird": "hermetic"} if path.startswith("builder") else {})
+        found = matrix.affected(tmp_path, {"one": "hermetic", "bird": "hermetic"}, "HEAD", canary)
+        assert found.keys() == expected

@@ -147,7 +147,7 @@ def test_the_tag_comes_last() -> None:
     assert {found[name]["runs-on"] for name in ("image", "rebuild")} == {"ubuntu-24.04-arm", "ubuntu-24.04"}
     [compare] = [step["run"] for step in found["digests"]["steps"] if "compare" in step.get("run", "")]
     assert all(option in compare for option in ("--builds 2", "--tested", "--published"))
-    [build] = [step["env"] for step in found["image"]["steps"] if step.get("run") == "scripts/ci/build"]
+    [build] = [step["env"] for step in found["image"]["steps"] if step.get("run") == "../tool/scripts/ci/build"]
     assert (build["TIERS"], build["REQUIRE"], build["DROP_INPUTS"]) == ("static cpu", "true", "true")
 
 
@@ -155,7 +155,8 @@ def test_the_tag_comes_last() -> None:
 def test_no_login_is_there_while_code_of_images_runs(workflow: dict[str, Any], job: dict[str, Any]) -> None:
     steps = [step.get("uses", step.get("run", "")) for step in job["steps"]]
     logins = [number for number, step in enumerate(steps) if step.startswith("docker/login-action@")]
-    builds = [number for number, step in enumerate(steps) if re.match(r"scripts/(ci/(build|unit)|test)\b", step)]
+    tests = re.compile(r"(\.\./tool/)?scripts/(ci/(build|unit)|test)\b")
+    builds = [number for number, step in enumerate(steps) if tests.match(step)]
     assert not logins or not builds or max(builds) < min(logins)
     assert not (builds and "id-token" in job["permissions"])
 
@@ -164,7 +165,7 @@ def test_no_login_is_there_while_code_of_images_runs(workflow: dict[str, Any], j
 def test_jobs_with_an_identity_run_no_code_of_the_repository(workflow: dict[str, Any], job: dict[str, Any]) -> None:
     if "id-token" in job["permissions"]:
         steps = [step.get("uses", step.get("run", "")) for step in job["steps"]]
-        assert not [step for step in steps if step.startswith(("actions/checkout@", "scripts/"))]
+        assert not [step for step in steps if step.startswith(("actions/checkout@", "scripts/", "../tool/"))]
 
 
 def test_uploads_can_be_repeated() -> None:
@@ -219,9 +220,50 @@ def test_published_and_nightly_images_are_built_from_nothing() -> None:
     assert [path.stem for path in WORKFLOWS if "BUILDER_CACHE" in path.read_text("utf-8")] == ["images"]
 
 
+class TestAnotherRepository:
+    """It calls `publish`, which then runs the scripts of the commit that the call names, on the caller's recipes."""
+
+    def test_every_job_has_both_checkouts(self) -> None:
+        publish = read(BY_NAME["publish"])
+        assert publish["on"]["workflow_call"]["inputs"].keys() == publish["on"]["workflow_dispatch"]["inputs"].keys()
+        assert publish["defaults"] == {"run": {"working-directory": "project"}}
+        for name, job in publish["jobs"].items():
+            checkouts = {
+                step["with"]["path"]: {key: step["with"].get(key) for key in ("repository", "ref")}
+                for step in job["steps"]
+                if step.get("uses", "").startswith("actions/checkout@")
+            }
+            ours = {"repository": "${{ job.workflow_repository }}", "ref": "${{ job.workflow_sha }}"}
+            project = {"repository": None, "ref": None}
+            assert checkouts == ({} if name == "attest" else {"project": project, "tool": ours})
+            for step in job["steps"]:
+                if "scripts/" in step.get("run", ""):
+                    assert step["run"].startswith("../tool/scripts/ci/")
+                if "upload-artifact@" in step.get("uses", ""):
+                    assert step["with"]["path"].startswith("project/")
+
+    def test_the_example_of_the_documents(self, tmp_path: Path) -> None:
+        text = (ROOT / "docs/publish.md").read_text("utf-8")
+        examples = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", text, re.S)]
+        [job] = [job for example in examples for job in example["jobs"].values() if "uses" in job]
+        assert re.fullmatch(r"OWNER/builder/\.github/workflows/publish\.yml@COMMIT", job["uses"])
+        needed: dict[str, str] = {}
+        for each in read(BY_NAME["publish"])["jobs"].values():
+            for scope, level in each["permissions"].items():
+                needed[scope] = max(level, needed.get(scope, ""))
+        assert job["permissions"] == needed
+        program = tool("actionlint")
+        assert program is not None
+        for number, part in enumerate(re.findall(r"```yaml\n(.*?)```", text, re.S)):
+            path = tmp_path / f"{number}.yml"
+            path.write_text(part.replace("COMMIT", "0" * 40), "utf-8")
+            done = subprocess.run([program, "-no-color", path], cwd=ROOT, capture_output=True, text=True, check=False)
+            assert (done.returncode, done.stdout) == (0, "")
+
+
 def test_the_tag_job_gets_its_digests_from_the_job_digests() -> None:
     [*_, step] = read(BY_NAME["publish"])["jobs"]["tag"]["steps"]
-    assert step["run"] == "scripts/ci/tag"
+    assert step["run"] == "../tool/scripts/ci/tag"
     assert step["env"] == {"GH_TOKEN": "${{ github.token }}", "IMAGES": "${{ needs.digests.outputs.images }}"}
 
 
