@@ -1,4 +1,4 @@
-"""A hermetic base from its `stack`: the facts that follow from its lock sections, and its wheels in layers of like size. No I/O."""
+"""A hermetic base from its `stack`: facts from its lock sections, and its wheels in layers of like size. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP requests to registries: when to retry or give up, time limits, and redirects that pass no credentials to other hosts."""
+"""HTTP requests to registries: retries or an error, time limits, redirects that pass no credentials to other hosts."""
 
 from __future__ import annotations
 
