@@ -134,7 +134,8 @@ def new(
         new_base(name, vllm)
         return
     if kind == "recipe":
-        path, text = _new_recipe(name, base or ("" if extends else BASE), extends, layer or [])
+        base = _one_base(base) if base else ("" if extends else BASE)
+        path, text = _new_recipe(name, base, extends, layer or [])
         use = f"builder lint {name}; builder plan --recipe {name}; builder build --recipe {name}"
         hint = f"read and change the file; {use}"
     elif kind == "layer":
@@ -167,11 +168,16 @@ def check_new_name(name: str) -> None:
         )
 
 
+def _one_base(name: str) -> str:
+    """The name of a base: of a family, the one that a new recipe gets by default, else its first. Raises UsageError."""
+    project = Project()
+    found = [base.name for base in project.find_bases(name)] or [project.base(name).name]
+    return BASE if BASE in found else found[0]
+
+
 def _new_recipe(name: str, base: str, extends: str | None, layers: list[str]) -> tuple[Path, str]:
     """The path and template of a recipe. Raises UsageError for a name that builder's own recipes use."""
     project = Project()
-    if base:
-        project.base(base)
     variant = VARIANT + (f"base: {base}\ncompatible: []\n" if base else "")
     if extends:
         variant += _with_layers(project, extends, layers)
