@@ -169,10 +169,10 @@ def check_new_name(name: str) -> None:
 
 
 def _one_base(name: str) -> str:
-    """The name of a base: of a family, the one that a new recipe gets by default, else its first. Raises UsageError."""
+    """The name of the base of this name or alias, or of the first base of this family. Raises UsageError."""
     project = Project()
-    found = [base.name for base in project.find_bases(name)] or [project.base(name).name]
-    return BASE if BASE in found else found[0]
+    found = project.find_bases(name) or [project.base(name)]
+    return found[0].name
 
 
 def _new_recipe(name: str, base: str, extends: str | None, layers: list[str]) -> tuple[Path, str]:

@@ -29,8 +29,8 @@ def test_a_new_recipe_lints_and_plans() -> None:
     assert resolve(project, project.recipe("mine")).recipe == "mine"
 
 
-@pytest.mark.parametrize(("base", "written"), [("hermetic", "hermetic-0.23"), ("hermetic-0.20", "hermetic-0.20")])
-def test_a_family_is_a_base_as_for_other_commands(base: str, written: str) -> None:
+@pytest.mark.parametrize(("base", "written"), [("hermetic", "hermetic-0.20"), ("hermetic-0.23", "hermetic-0.23")])
+def test_an_alias_is_a_base_as_for_other_commands(base: str, written: str) -> None:
     new("recipe", "mine", model="a/b", base=base, extends=None)
     assert f"\nbase: {written}\n" in Path("recipes/mine.yaml").read_text("utf-8")
 
