@@ -1,0 +1,84 @@
+"""Measures `builder` against what people would use instead, on the same inputs in the same run.
+
+    python scripts/bench [CASE...] [--runs N] [--out FOLDER]
+
+Writes speed.md, speed.json and a picture of each curve to FOLDER (default: docs). Downloads are kept, all else is
+removed. Exit status 1 when a target is missed, 0 otherwise. A case whose peers are not on this machine is left out, and
+said so. Run it on a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from commands import recipes, start
+from compilers import nccl, nccl_all
+from layers import layers
+from measure import Failed, Row
+from place import ROOT, Place, remove
+from report import write
+from stack import stack
+from transfer import transfer
+
+CASES: dict[str, Callable[[Place], Iterator[Row]]] = {
+    "start": start,
+    "recipes": recipes,
+    "layers": layers,
+    "stack": stack,
+    "transfer": transfer,
+    "nccl": nccl,
+    "nccl-all": nccl_all,
+}
+SLOW = {"nccl-all"}
+"""Only when they are named."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument(
+        "cases", nargs="*", metavar="CASE", help=f"default: all but {', '.join(SLOW)}; {', '.join(CASES)}"
+    )
+    parser.add_argument("--runs", type=int, default=3, metavar="N", help="runs of each side; default: 3")
+    parser.add_argument(
+        "--base", default="hermetic-0.20", help="the base of the measured stack; default: hermetic-0.20"
+    )
+    parser.add_argument("--out", type=Path, default=ROOT / "docs", metavar="FOLDER", help="default: docs")
+    arguments = parser.parse_args()
+    if unknown := [case for case in arguments.cases if case not in CASES]:
+        parser.error(f"there is no case {unknown[0]}")
+    cases = arguments.cases or [case for case in CASES if case not in SLOW]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "builder-tests"
+    rows: list[Row] = []
+    for case in cases:
+        place = Place(cache / "bench", cache / "inputs", max(arguments.runs, 1), arguments.base)
+        remove(place.folder)
+        place.folder.mkdir(parents=True)
+        try:
+            for row in CASES[case](place):
+                rows.append(row)
+                print(f"{row.work}: {row.seconds:.2f} s" + (f", {row.ratio:.2f} x {row.peer}" if row.ratio else ""))
+        except Failed as error:
+            print(f"bench: {case} failed: {error}", file=sys.stderr)
+            return 1
+        except OSError as error:
+            print(f"bench: {case} is left out: {error}", file=sys.stderr)
+        finally:
+            remove(place.folder)
+    words = [
+        "python",
+        "scripts/bench",
+        *arguments.cases,
+        *(["--runs", str(arguments.runs)] if arguments.runs != 3 else []),
+    ]
+    write(rows, arguments.out, " ".join(words))
+    return int(any(row.holds is False for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""Writing one layer: normalised, hashed and compressed in one pass, by the number of files; against tar and zstd."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from measure import Command, Row, in_turns
+from place import ROOT, Place, remove
+
+COUNTS = (1, 100, 10_000, 200_000)
+BYTES = 2_000_000_000
+WRITE = """\
+import os, sys
+from pathlib import Path
+from builder.oci.layerblob import write_layer
+from builder.store.store import Store
+from builder.unpack.entry import Entry
+
+def entries(root):
+    for path in sorted(Path(root).rglob("*")):
+        name = str(path.relative_to(root))
+        if path.is_dir():
+            yield Entry(name, "dir", 0o755)
+        else:
+            yield Entry(name, "file", 0o644, path.stat().st_size, read=lambda path=path: chunks(path))
+
+def chunks(path):
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            yield chunk
+
+write_layer(Store(Path(sys.argv[2])), entries(sys.argv[1]), threads=os.cpu_count())
+"""
+
+
+def layers(place: Place) -> Iterator[Row]:
+    """2 GB in 1 to 200,000 files, half of it random bytes."""
+    tree, store, packed = place.folder / "tree", place.folder / "packed", place.folder / "packed.tar.zst"
+    for count in COUNTS:
+        remove(tree)
+        _write_tree(tree, count)
+        ours = Command([sys.executable, "-c", WRITE, str(tree), str(store)], {"PYTHONPATH": str(ROOT)})
+        theirs = Command(f"tar --sort=name -C {tree} -cf - . | zstd -q -3 -T0 -o {packed}")
+        found = in_turns(place.runs, ours, theirs, before=(partial(remove, store), partial(remove, packed)))
+        work = f"2 GB in {count:,} file{'s' * (count > 1)}"
+        yield Row("layers", work, found[0], "tar, zstd", found[1], 1.05, size=count)
+    for path in (tree, store, packed):
+        remove(path)
+
+
+def _write_tree(tree: Path, count: int) -> None:
+    source, each = random.Random(count), BYTES // count
+    for number in range(count):
+        path = tree / str(number // 1000) / str(number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            left = each
+            while left > 0:
+                piece = min(left, 1 << 20)
+                file.write(source.randbytes(piece // 2) + bytes(piece - piece // 2))
+                left -= piece
