@@ -111,6 +111,15 @@ class Registry:
         response.close()
         return response.status_code != 404
 
+    def has_manifest(self, ref: Reference, digest: Digest) -> bool:
+        """Whether the registry itself has a manifest in this repository."""
+        place = Reference(ref.registry, ref.repository, digest=digest)
+        try:
+            self._check_manifest(self._session.config.origin(ref.registry), place)
+        except PinError:
+            return False
+        return True
+
     def blob(self, ref: Reference, digest: Digest, size: int | None = None) -> Iterator[bytes]:
         """A blob's chunks (up to 1 MiB); the last one comes only when all of them hash to `digest`.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from builder.digest import Digest
-from builder.errors import PinError, UsageError
+from builder.errors import NetworkError, PinError, UsageError
 from builder.model.reference import Reference
 from builder.oci.assemble import Image, ImageLayer
 from builder.oci.manifest import OCI_MANIFEST
@@ -62,8 +63,8 @@ def push_image(
 ) -> Digest:
     """Push to a tag (or by digest) and return the digest.
 
-    A layer of the base is mounted when the base is in the same registry, else streamed from its registry. The tag is
-    written last, so it never names an incomplete image.
+    Where the repository has the image, only the tag is written. A layer of the base is mounted when the base is in the
+    same registry, else streamed from its registry. The tag is written last, so it never names an incomplete image.
 
     Raises NetworkError, PinError or UsageError.
     """
@@ -77,6 +78,13 @@ def push_image(
     client = registry or Registry()
     origin = Reference.parse(image.base.reference) if image.base else None
     layers = {layer.digest: layer for layer in image.layers}
+    if client.has_manifest(target, image.digest):
+        # A registry that has lost a blob refuses the manifest; each blob is asked for then.
+        with contextlib.suppress(PinError, NetworkError):
+            digest = client.put_manifest(target, image.manifest, OCI_MANIFEST)
+            for layer in layers.values():
+                listener(layer.digest, "present", layer.size)
+            return digest
     found = survey_push(image, target, client)
     if watch is not None:
         watch.expect(sum(layers[digest].size for digest, what in found.items() if what in ("stream", "upload")))

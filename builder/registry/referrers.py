@@ -91,14 +91,17 @@ def attach_all(
     Raises NetworkError or PinError.
     """
     place = Reference(target.registry, target.repository)
-    blobs = {Digest.of(blob): blob for blob in (_EMPTY, *(item.payload for item in artifacts))}
+    manifests = [artifact(subject, item.payload, item.kind, item.annotations) for item in artifacts]
+    there = every(lambda manifest: client.has_manifest(place, Digest.of(manifest)), manifests, _AT_ONCE)
+    missing = [item.payload for item, known in zip(artifacts, there, strict=True) if not known]
+    blobs = {Digest.of(blob): blob for blob in (_EMPTY, *missing)} if missing else {}
 
     def upload(digest: Digest) -> None:
         if not client.has_blob(place, digest):
             client.upload(place, digest, len(blobs[digest]), lambda: iter((blobs[digest],)))
 
     every(upload, list(blobs), _AT_ONCE)
-    return _put(client, place, [artifact(subject, item.payload, item.kind, item.annotations) for item in artifacts])
+    return _put(client, place, manifests)
 
 
 def attach_manifest(client: Registry, target: Reference, manifest: bytes) -> Digest:

@@ -26,6 +26,7 @@ from tests.support.errors import fails
 from tests.support.fixtures import MakePlan
 from tests.support.mirror import Mirror
 from tests.support.project import ROOT
+from tests.support.registry import running
 
 pytestmark = [
     pytest.mark.registry,
@@ -62,6 +63,18 @@ def test_the_digest_stays_and_a_second_push_sends_nothing(host: str, built: Buil
     assert set(first.blobs) == {layer.digest for layer in built.image.layers}
     assert push_image(built.image, store, target, second) == built.image.digest
     assert set(second.blobs.values()) == {"present"}
+
+
+def test_a_registry_that_has_lost_a_blob_gets_it_again(tmp_path: Path, built: Built, store: Store) -> None:
+    with running(tmp_path) as host:
+        target = Reference.parse(f"{host}/push/lost:1")
+        push_image(built.image, store, target, Pushed())
+        lost = built.image.layers[0].digest
+        for path in [*tmp_path.glob(f"data/**/{lost.hex}/data"), *tmp_path.glob(f"data/**/{lost.hex}/link")]:
+            path.unlink()
+        told = Pushed()
+        assert push_image(built.image, store, target, told) == built.image.digest
+        assert [digest for digest, what in told.blobs.items() if what == "uploaded"] == [lost]
 
 
 def test_another_image_sends_only_its_own_layers(

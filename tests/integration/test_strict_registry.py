@@ -45,6 +45,11 @@ def test_push_and_verify(signed: Signed, registry: StrictRegistry) -> None:
     copy = signed.target.replace("/image:", "/copy:")
     assert signed.cli("push", copy, *RECIPE).code == 0
     assert registry.repositories["said/copy"].tags == {"1": signed.digest}
+    before = len(registry.asked)
+    assert signed.cli("push", copy, *RECIPE).code == 0
+    # One question and one answer for the image and for each of its artifacts: the number of layers does not matter.
+    assert len(registry.asked) - before <= 12, registry.asked[before:]
+    assert not [line for line in registry.asked[before:] if "/blobs/" in line]
 
 
 @pytest.mark.skipif(client("cosign") is None or client("oras") is None, reason="there is no cosign, or no oras")
