@@ -15,6 +15,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import jinja2
@@ -145,6 +146,11 @@ _dockerfiles.filters = {**_FILTERS, "list": _listed}
 _dockerfiles.globals.clear()
 
 
+@lru_cache(64)
+def _compiled(text: str) -> jinja2.Template:
+    return _dockerfiles.from_string(text)
+
+
 def render_dockerfile(text: str, values: Mapping[str, Any], where: str) -> str:
     """A Dockerfile template with these values. Raises InvalidError."""
     try:
@@ -156,7 +162,7 @@ def render_dockerfile(text: str, values: Mapping[str, Any], where: str) -> str:
         _require_bounded(parsed, values)
         parts: list[str] = []
         length = 0
-        for part in _dockerfiles.from_string(parsed).generate(**values):
+        for part in _compiled(text).generate(**values):
             parts.append(part)
             length += len(part)
             if length > _LONGEST:
