@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
-import sys
 import tomllib
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +14,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).resolve().parents[3]
-WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
-ACTIONS = sorted((ROOT / ".github/actions").glob("*/action.yml"))
-BY_NAME = {path.stem: path for path in WORKFLOWS}
-
-
-@cache
-def read(path: Path) -> dict[str, Any]:
-    """A workflow. YAML 1.1 reads its key `on` as true."""
-    data = yaml.load(path.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    assert isinstance(data, dict)
-    if True in data:
-        data["on"] = data.pop(True)
-    return data
+from tests.unit.workflows.reading import ACTIONS, BY_NAME, ROOT, WORKFLOWS, read, tool
 
 
 def jobs() -> list[Any]:
@@ -45,12 +29,6 @@ def steps() -> list[Any]:
     found = [(path.stem, step) for path in WORKFLOWS for job in read(path)["jobs"].values() for step in job["steps"]]
     found += [(path.parent.name, step) for path in ACTIONS for step in read(path)["runs"]["steps"]]
     return [pytest.param(step, id=f"{name}-{number}") for number, (name, step) in enumerate(found)]
-
-
-def tool(name: str) -> str | None:
-    """A program beside this interpreter, else on the path."""
-    beside = Path(sys.executable).parent / name
-    return str(beside) if beside.exists() else shutil.which(name)
 
 
 def test_actionlint() -> None:
@@ -218,47 +196,6 @@ def test_one_job_sums_up_for_merge_queues(stem: str) -> None:
 def test_published_and_nightly_images_are_built_from_nothing() -> None:
     """A layer from a cache proves nothing: only the workflow of pull requests may take one."""
     assert [path.stem for path in WORKFLOWS if "BUILDER_CACHE" in path.read_text("utf-8")] == ["images"]
-
-
-class TestAnotherRepository:
-    """It calls `publish`, which then runs the scripts of the commit that the call names, on the caller's recipes."""
-
-    def test_every_job_has_both_checkouts(self) -> None:
-        publish = read(BY_NAME["publish"])
-        assert publish["on"]["workflow_call"]["inputs"].keys() == publish["on"]["workflow_dispatch"]["inputs"].keys()
-        assert publish["defaults"] == {"run": {"working-directory": "project"}}
-        for name, job in publish["jobs"].items():
-            checkouts = {
-                step["with"]["path"]: {key: step["with"].get(key) for key in ("repository", "ref")}
-                for step in job["steps"]
-                if step.get("uses", "").startswith("actions/checkout@")
-            }
-            ours = {"repository": "${{ job.workflow_repository }}", "ref": "${{ job.workflow_sha }}"}
-            project = {"repository": None, "ref": None}
-            assert checkouts == ({} if name == "attest" else {"project": project, "tool": ours})
-            for step in job["steps"]:
-                if "scripts/" in step.get("run", ""):
-                    assert step["run"].startswith("../tool/scripts/ci/")
-                if "upload-artifact@" in step.get("uses", ""):
-                    assert step["with"]["path"].startswith("project/")
-
-    def test_the_example_of_the_documents(self, tmp_path: Path) -> None:
-        text = (ROOT / "docs/publish.md").read_text("utf-8")
-        examples = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", text, re.S)]
-        [job] = [job for example in examples for job in example["jobs"].values() if "uses" in job]
-        assert re.fullmatch(r"OWNER/builder/\.github/workflows/publish\.yml@COMMIT", job["uses"])
-        needed: dict[str, str] = {}
-        for each in read(BY_NAME["publish"])["jobs"].values():
-            for scope, level in each["permissions"].items():
-                needed[scope] = max(level, needed.get(scope, ""))
-        assert job["permissions"] == needed
-        program = tool("actionlint")
-        assert program is not None
-        for number, part in enumerate(re.findall(r"```yaml\n(.*?)```", text, re.S)):
-            path = tmp_path / f"{number}.yml"
-            path.write_text(part.replace("COMMIT", "0" * 40), "utf-8")
-            done = subprocess.run([program, "-no-color", path], cwd=ROOT, capture_output=True, text=True, check=False)
-            assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_the_tag_job_gets_its_digests_from_the_job_digests() -> None:
