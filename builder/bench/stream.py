@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import requests
 
+from builder.registry.connection import Adapter
+
 _CHUNK = 1 << 16
 _LINE = 4 << 20
 _MOST = 64 << 20
@@ -21,6 +23,8 @@ def session() -> requests.Session:
     """A session without the logins of ~/.netrc, which would replace the key and travel along redirects."""
     made = requests.Session()
     made.auth = lambda request: request
+    for scheme in ("https://", "http://"):
+        made.mount(scheme, Adapter())
     made.headers["Accept-Encoding"] = "identity"
     return made
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import docker
 import docker.errors
 import requests
+from docker.transport.unixconn import UnixHTTPConnection
 
+from builder.engine.httpread import CheckedResponse
 from builder.errors import EngineError
 
 _LARGEST = 64 << 20
@@ -19,6 +22,18 @@ _LARGEST = 64 << 20
 _LONGEST = 1 << 20
 """Bytes of one message about progress."""
 _PIECE = 1 << 16
+_SECONDS = 300.0
+"""For an answer, besides those that its first byte may take."""
+
+# The daemon may be that of another machine. Docker's SDK has no option for this.
+UnixHTTPConnection.response_class = CheckedResponse
+
+
+def bound(api: Any) -> None:
+    """Let a client of the SDK read answers within bounds."""
+    api.hooks["response"].append(bounded)
+    # A small answer that is compressed may unpack to gigabytes.
+    api.headers["Accept-Encoding"] = "identity"
 
 
 def bounded(response: requests.Response, *_: Any, **options: Any) -> None:
@@ -26,11 +41,16 @@ def bounded(response: requests.Response, *_: Any, **options: Any) -> None:
     if options.get("stream") and response.status_code < 400:
         return
     data = bytearray()
-    while piece := response.raw.read1(_PIECE, decode_content=True):
+    # The answer to `wait` takes as long as its caller allows.
+    end = time.monotonic() + float(options.get("timeout") or 0.0) + _SECONDS
+    while piece := response.raw.read1(_PIECE, decode_content=False):
         data += piece
         if len(data) > _LARGEST:
             response.close()
             raise docker.errors.DockerException(f"its answer is longer than {_LARGEST >> 20} MB")
+        if time.monotonic() > end:
+            response.close()
+            raise requests.Timeout("its answer does not end")
     # As requests itself does for the whole of an answer.
     read: Any = response
     read._content, read._content_consumed = bytes(data), True
@@ -67,7 +87,7 @@ def refused(doing: str, reason: str) -> EngineError:
 def _messages(response: requests.Response) -> Iterator[dict[str, Any]]:
     """The messages of a stream about progress: JSON objects, one a line. Raises DockerException."""
     pending = b""
-    while piece := response.raw.read1(_PIECE, decode_content=True):
+    while piece := response.raw.read1(_PIECE, decode_content=False):
         *lines, pending = (pending + piece).split(b"\n")
         yield from map(_message, filter(bytes.strip, lines))
         if len(pending) > _LONGEST:

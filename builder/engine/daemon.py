@@ -20,7 +20,7 @@ from docker.models.containers import Container
 from docker.types import LogConfig
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
-from builder.engine.answers import agreed, bounded, follow, refused
+from builder.engine.answers import agreed, bound, follow, refused
 from builder.engine.containers import ContainerState, ListedContainer
 from builder.engine.dockercontext import client_settings
 from builder.engine.sshsocket import SshSocket
@@ -184,7 +184,7 @@ class Daemon:
             client = docker.DockerClient(timeout=timeout, version=oldest, **self._settings)  # type: ignore[arg-type]
             api: Any = client.api
             # Before the first request, which asks for the version.
-            api.hooks["response"].append(bounded)
+            bound(api)
             api._version = agreed(api._retrieve_server_version())
             return client
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Event, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from builder import __version__
 from builder.errors import BuilderError, Cancelled, NetworkError, PinError
@@ -27,6 +27,8 @@ LONGEST_WAIT = 60.0
 """Seconds; the limit of a wait that a mirror asks for."""
 _PATIENCE = 0.7
 """Seconds in which transfers end after an error or a cancellation."""
+_PAGE, _PAGE_SECONDS, _PIECE = 64 << 20, 300.0, 1 << 16
+"""Bytes and seconds of a page of a package index; bytes of one read."""
 
 
 def fetch(
@@ -223,9 +225,39 @@ def new_session() -> requests.Session:
     """An HTTP session for mirrors, with this machine's proxies and certificates."""
     import requests
 
+    from builder.registry.connection import Adapter
+
     session = requests.Session()
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, Adapter())
+    session.hooks["response"].append(_bounded)
     session.headers["User-Agent"] = f"builder/{__version__}"
     # requests reads REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE and the proxy variables itself.
     if not os.environ.get("REQUESTS_CA_BUNDLE") and (bundle := os.environ.get("PIP_CERT")):
         session.verify = bundle
     return session
+
+
+def _bounded(response: requests.Response, *_: Any, **options: Any) -> None:
+    """A hook of requests, which itself reads the bodies of redirects, and of answers that are no stream, to any length.
+
+    Raises TransferError.
+    """
+    import requests
+    import urllib3
+
+    read: Any = response
+    if response.is_redirect:
+        response.raw.close()
+        read._content = b""
+    elif not options.get("stream"):
+        data, end = bytearray(), time.monotonic() + _PAGE_SECONDS
+        try:
+            while piece := response.raw.read1(_PIECE, decode_content=True):
+                data += piece
+                if len(data) > _PAGE or time.monotonic() > end:
+                    response.raw.close()
+                    raise TransferError(Reason.REFUSED, f"a page of more than {_PAGE >> 20} MB, or {_PAGE_SECONDS:g} s")
+        except urllib3.exceptions.HTTPError as error:
+            raise requests.ConnectionError(error) from error
+        read._content, read._content_consumed = bytes(data), True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -17,8 +18,8 @@ from builder.registry.session import RegistrySession, pull
 from builder.registry.transport import next_url, same_origin
 
 _PAGES = 500
-_LONGEST = 16 << 20
-"""Bytes of all pages of a list."""
+_LONGEST, _SECONDS = 16 << 20, 600.0
+"""Bytes and seconds of all pages of a list."""
 _MOST_TAGS = 200_000
 """Tags on one page."""
 
@@ -77,10 +78,10 @@ def delete_manifest(session: RegistrySession, target: Reference, digest: Digest)
 def _pages(session: RegistrySession, endpoint: Endpoint, ref: Reference, path: str, noun: str) -> Iterator[bytes]:
     repository = endpoint.repository(ref.repository)
     target, what = f"{repository}/{path}", f"{noun} of {ref.repository}"
-    left = _LONGEST
+    left, end = _LONGEST, time.monotonic() + _SECONDS
     for _ in range(_PAGES):
         response, data = session.get(endpoint, target, pull(repository), what, limit=MANIFEST_LIMIT)
-        if (left := left - len(data)) < 0:
+        if (left := left - len(data)) < 0 or time.monotonic() > end:
             break
         yield data
         link = re.match(r'\s*<([^>]+)>\s*;\s*rel="?next"?', response.headers.get("Link", ""))

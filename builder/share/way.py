@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Event, Lock, Thread, Timer
 
 from builder.digest import Digest
 from builder.errors import EngineError
@@ -22,7 +22,8 @@ from builder.store.store import Store
 _BEAT = 15.0
 """Seconds; the relay ends when it hears nothing for four times as long."""
 _LONGEST = 1 << 20
-"""Bytes of an answer of the relay."""
+_ANSWER = 120.0
+"""Bytes of an answer of the relay, and seconds: it may wait for its folder for 70."""
 _START = (
     'exec python3 -IS -c \'import json; print("ready", flush=True); '
     'exec(compile(json.loads(open(0, "rb", 0, closefd=False).readline()), "relay", "exec"))\''
@@ -147,12 +148,16 @@ class Via:
         """Send lines to the relay and return the line that answers; empty when it does not."""
         assert self._tunnel is not None
         asking, answering = self._tunnel.streams
+        late = Timer(_ANSWER, self._tunnel.cut)
+        late.start()
         try:
             asking.write(f"{text}\n".encode())
             asking.flush()
             return answering.readline(_LONGEST).strip()
         except OSError:
             return b""
+        finally:
+            late.cancel()
 
     def _moved(self, user: str) -> Mapping[Digest, int]:
         with self._lock:

@@ -14,13 +14,18 @@ from typing import Any
 
 import pytest
 
-from builder.engine import answers
+from builder.digest import Digest
+from builder.engine import answers, httpread
 from builder.engine.daemon import Daemon
 from builder.engine.sshsocket import SshSocket
 from builder.errors import EngineError
-from builder.share import tunnel
+from builder.share import tunnel, way
+from builder.share.parcel import Parcel
 from builder.share.tunnel import Tunnel
+from builder.store.store import Store
 from tests.support.errors import fails
+from tests.support.hostile import limit
+from tests.support.http_registry import image_manifest
 
 VERSION = b'{"Version": "28.2.2", "ApiVersion": "1.47", "MinAPIVersion": "1.24"}'
 NAME = "x@sha256:" + "a" * 64
@@ -170,3 +175,45 @@ def test_a_machine_that_never_gets_ready(script: str, tmp_path: Path, monkeypatc
     with fails(EngineError, "deploy-tunnel-failed"), Tunnel("spark", 1):
         pass
     assert time.monotonic() - begin < 10
+
+
+def trailers() -> Pieces:
+    yield b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
+    while True:
+        yield b"A: b\r\n"
+
+
+def drops() -> Pieces:
+    yield b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"
+    while True:
+        yield b" "
+        time.sleep(0.01)
+
+
+def interim() -> Pieces:
+    while True:
+        yield b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+@pytest.mark.parametrize("answer", [trailers, drops, interim])
+def test_an_answer_that_goes_on(
+    answer: Callable[[], Pieces], hostile: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte restarts the time limit of the socket."""
+    monkeypatch.setattr(httpread, "_SECONDS", 0.2)
+    monkeypatch.setattr(answers, "_SECONDS", 0.2)
+    monkeypatch.setattr("builder.engine.daemon.TIMEOUT", 0.5)
+    with limit(20), Daemon(hostile(b"/images/x/json", answer)) as daemon, fails(EngineError, "docker-timeout"):
+        daemon.image_id("x")
+
+
+def test_a_relay_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ssh(tmp_path, monkeypatch, "echo ready; exec sleep 60")
+    monkeypatch.setattr(way, "_ANSWER", 0.5)
+    monkeypatch.setattr(way, "_BEAT", 60.0)
+    data = image_manifest()
+    store = Store(tmp_path / "store")
+    parcel = Parcel("x", store.put(data), Digest.of(b"{}"), frozenset(), "linux/arm64", None)
+    via = way.Via("spark", ["spark"], parcel, store)
+    with limit(20), via, fails(EngineError, "deploy-relay-failed"), via.way("spark"):
+        pass

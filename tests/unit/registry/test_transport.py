@@ -8,7 +8,6 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,6 +32,7 @@ from tests.support.http_registry import (
     digest_of,
     image_manifest,
 )
+from tests.support.trickle import trickle
 
 
 class TestRetries:
@@ -91,29 +91,6 @@ class TestRetries:
     def test_a_server_without_tls(self, server: Server) -> None:
         with pytest.raises(NetworkError):
             Transport(RetryPolicy(attempts=1)).send("GET", f"https://{server.host}/")
-
-
-@contextlib.contextmanager
-def trickle(begin: bytes, again: bytes) -> Iterator[str]:
-    """HOST:PORT of a server that says `begin`, and then `again` every few milliseconds."""
-
-    def serve(connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError):
-            connection.recv(65536)
-            connection.sendall(begin)
-            while True:
-                connection.sendall(again)
-                time.sleep(0.01)
-
-    def accept() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=accept, daemon=True).start()
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
-        listener.shutdown(socket.SHUT_RDWR)
 
 
 class TestCutHeaders:
