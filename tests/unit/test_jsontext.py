@@ -60,3 +60,14 @@ def test_a_config_of_many_wrong_layers_is_refused_in_time() -> None:
     config = b'{"os": "linux", "architecture": "arm64", "rootfs": {"diff_ids": [' + b"1," * 2_000_000 + b"1]}}"
     with limit(), fails(NetworkError, "base-config-malformed"):
         parse_base("registry/x", image_manifest(config, b"one"), config)
+
+
+def test_a_key_that_is_twice_among_many_is_found_in_time() -> None:
+    """Each key was counted among all of them: two megabytes took a quarter of an hour."""
+    text = "{" + ",".join(f'"{number:06}":0' for number in range(200_000)) + ',"199999":0}'
+
+    def work() -> None:
+        with pytest.raises(ValueError, match="'199999' is twice"):
+            parse_json(text)
+
+    ends(work)
