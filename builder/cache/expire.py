@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from builder.attest.envelope import MEDIA_TYPE
 from builder.cache.entry import LAYER_TYPE, Entry, key_manifest, read_entry
 from builder.digest import Digest
+from builder.errors import NetworkError, PinError
 from builder.model.reference import Reference
 from builder.parallel import every
 from builder.registry.client import Registry
@@ -49,10 +50,29 @@ def older(kept: Sequence[Kept], seconds: float, now: datetime) -> list[Kept]:
 
 
 def delete(client: Registry, place: Reference, kept: Sequence[Kept]) -> None:
-    """Delete entries. A build that reads one meanwhile makes the layer itself. Raises NetworkError."""
+    """Delete entries. A build that reads one meanwhile makes the layer itself. Raises NetworkError.
+
+    The list of what is attached to a key may be anybody's who can push: only what names the key itself is deleted.
+    """
     for item in kept:
-        for digest in item.manifests:
-            client.delete(place, digest)
+        *beside, about = item.manifests
+        for digest in beside:
+            if _subject(client, place, digest) == about:
+                client.delete(place, digest)
+        client.delete(place, about)
+
+
+def _subject(client: Registry, place: Reference, digest: Digest) -> object:
+    """The digest of what a manifest is about; None when it is about nothing, or cannot be read."""
+    try:
+        found = client.manifest(Reference(place.registry, place.repository, digest=digest)).json.get("subject")
+    except PinError:
+        return None
+    except NetworkError as error:
+        if error.id != "manifest-malformed":
+            raise
+        return None
+    return found.get("digest") if isinstance(found, dict) else None
 
 
 def _time(kept: Kept) -> datetime:
