@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from builder.errors import InvalidError
 from builder.knowledge.loglines import PROGRAM_WARNING
 from builder.model.check import Check
+from builder.pattern import compiled
 from builder.smoke.check import bind_check, check_kind, check_result
 from builder.smoke.logscan import scan_log, without_numbers
 from builder.smoke.report import Result
@@ -35,11 +36,9 @@ def expected_log(check: Check, *, pattern: str, why: str) -> re.Pattern[str]:
             id="check-reason-missing",
         )
     try:
-        return re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise InvalidError(
-            f"check {check.id} ({DECLARES}): pattern: not a regular expression: {error}", id="check-pattern-wrong"
-        ) from None
+        return compiled(pattern)
+    except ValueError as error:
+        raise InvalidError(f"check {check.id} ({DECLARES}): {error}", id="check-pattern-wrong") from None
 
 
 @check_kind("cpu", JUDGES)

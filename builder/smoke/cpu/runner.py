@@ -146,8 +146,12 @@ def follow(process: Process, line: Callable[[bytes], object], deadline: Callable
     threading.Thread(target=_read, args=(process.stdout, lines, ended), daemon=True).start()
     try:
         while True:
+            # Not the queue's own time limit alone: a queue that a command keeps full is never empty.
+            left = deadline() - time.monotonic()
+            if left <= 0:
+                return None
             try:
-                text = lines.get(timeout=max(0.0, deadline() - time.monotonic()))
+                text = lines.get(timeout=left)
             except queue.Empty:
                 return None
             if text is None:

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from builder.errors import InvalidError
-from builder.smoke.cpu.runner import Command, run
+from builder.smoke.cpu.runner import Command, Tail, follow, run
 from builder.smoke.report import Report
 from tests.support.errors import fails
+from tests.support.hostile import limit
+from tests.support.limits import ends
 from tests.support.local_runner import LocalRunner, check, go
 
 
@@ -90,3 +92,26 @@ def test_the_longest_output_of_a_check_is_one_line(tmp_path: Path) -> None:
     code = "import sys; sys.stdout.buffer.write(b'\\xff' * 60000 + '\\U0001f600 end'.encode())"
     (result, *_) = go(tmp_path, check("bytes", "python", code=code, matches="\U0001f600 end$")).results
     assert (result.status, result.message) == ("pass", "\U0001f600 end")
+
+
+def test_a_command_that_prints_without_end_is_killed_at_its_deadline() -> None:
+    """Its lines came faster than they were read, so that there was always one more."""
+
+    class Slow(Tail):
+        def add(self, line: bytes) -> None:
+            time.sleep(0.02)
+
+    process = LocalRunner().start(Command(["yes"]))
+    start = time.monotonic()
+    with limit(20):
+        assert follow(process, Slow().add, lambda: start + 0.5) is None
+    assert time.monotonic() - start < 5
+
+
+def test_a_declaration_is_searched_in_time(tmp_path: Path) -> None:
+    """The pattern is a project's, and the output an image's: Python's own expressions took years."""
+    declared = check("declared", "expected-log", pattern="(a+)+$", why="a line of the tests")
+    code = "print('WARNING ' + 'a' * 5000 + '!')"
+    ends(lambda: go(tmp_path, check("a", "python", code=code), declared))
+    with fails(InvalidError, "check-pattern-wrong"):
+        go(tmp_path / "other", check("b", "expected-log", pattern="(?=a)", why="a line of the tests"))
