@@ -17,7 +17,11 @@ from builder.errors import InvalidError
 from builder.model.check import Check
 from builder.model.yamlfile import load
 from builder.pattern import compiled
+from builder.regular import read_regular
 from builder.smoke.structure_format import SETUP_FAILED, CommandTest, StructureTest
+
+_LARGEST = 1 << 20
+"""Bytes of a file with variables."""
 
 
 def structure_checks(path: Path, env: Mapping[str, str]) -> list[Check]:
@@ -101,9 +105,11 @@ def _argv(test: CommandTest) -> list[str]:
 
 def _read_env(path: Path) -> dict[str, str]:
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = read_regular(path, _LARGEST, follow=True).decode().splitlines()
     except OSError as error:
         raise InvalidError(f"envFile: {error.strerror}", id="structure-env-file-missing", where=str(path)) from None
+    except UnicodeDecodeError:
+        raise InvalidError("envFile: not UTF-8 text", id="structure-env-file-missing", where=str(path)) from None
     words = (line.partition("=") for line in lines if line.strip() and not line.startswith("#"))
     return {name.strip(): value if equals else os.environ.get(name.strip(), "") for name, equals, value in words}
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import email
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from email.parser import HeaderParser
 from itertools import chain, islice
 from pathlib import Path
 
@@ -124,7 +124,11 @@ def _debs(tree: ImageTree) -> Iterator[Part]:
             real = _real(tree, f"usr/share/doc/{fields['Package']}/copyright")
             if real not in licences:
                 licences[real] = debian_licences(_text(tree, real, _FILE))
-            yield deb_part(fields, distribution, licences[real])
+            try:
+                part = deb_part(fields, distribution, licences[real])
+            except (ValueError, TypeError):  # a name that no package URL can hold
+                continue
+            yield part
 
 
 def installed_packages(text: str) -> Iterator[dict[str, str]]:
@@ -155,9 +159,13 @@ def _distributions(tree: ImageTree) -> Iterator[Part]:
 
 def _of_metadata(text: str) -> Part | None:
     """The distribution of a METADATA or PKG-INFO file; None without a name and a version."""
-    metadata = email.message_from_string(text)
+    # The header alone: a text may claim to have parts inside each other, which the parser would follow.
+    metadata = HeaderParser().parsestr(text)
     name, version = str(metadata.get("Name") or ""), str(metadata.get("Version") or "")
-    return python_part(name, version, python_licences(metadata)) if name and version else None
+    try:
+        return python_part(name, version, python_licences(metadata)) if name and version else None
+    except (ValueError, TypeError):  # a name that no package URL can hold
+        return None
 
 
 def _distribution(tree: ImageTree) -> str:

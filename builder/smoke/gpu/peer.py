@@ -79,7 +79,7 @@ def _end(host: Host | Peer, towards: str, interface: str | None = None, hca: str
         return End(address, device, tuple(name.partition(":")[0] for name in hca.split(",")))
     listed = host.run("sh", "-c", f"ls -d /sys/class/infiniband/*/device/net/{shlex.quote(device)}")
     paths = listed.text.split() if listed is not None and not listed.code else []
-    return End(address, device, tuple(sorted(path.split("/")[4] for path in paths)))
+    return End(address, device, tuple(sorted(path.split("/")[4] for path in paths if path.count("/") >= 4)))
 
 
 def settings(end: End, transport: str) -> dict[str, str]:

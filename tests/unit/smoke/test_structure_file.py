@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from builder.smoke.image.opened import open_image
 from builder.smoke.report import Report
 from builder.smoke.static.run import run_static
 from builder.smoke.structure_file import structure_checks
+from tests.support.errors import fails
+from tests.support.hostile import limit
 from tests.support.images import Member, folder, layout, link, program
 
 ENV = ["PATH=/usr/bin", "HOME=/root"]
@@ -206,3 +209,17 @@ def test_commands_become_checks_of_the_cpu_tier(tmp_path: Path, monkeypatch: pyt
 def test_patterns_have_the_syntax_of_re2(text: str, matches: str, not_matches: str) -> None:
     assert compiled(text).search(matches)
     assert not compiled(text).search(not_matches)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "bytes"])
+def test_a_file_of_variables_that_is_no_text(tmp_path: Path, kind: str) -> None:
+    if kind == "pipe":
+        os.mkfifo(tmp_path / "env")
+    else:
+        (tmp_path / "env").write_bytes(b"A=\xff\n")
+    test = {"name": "a", "command": "true"}
+    options = {"envFile": "env"}
+    path = tmp_path / "test.yaml"
+    path.write_text(yaml.safe_dump({"schemaVersion": "2.0.0", "commandTests": [test], "containerRunOptions": options}))
+    with limit(), fails(InvalidError, "structure-env-file-missing"):
+        structure_checks(path, {})

@@ -108,3 +108,16 @@ def test_a_layer_that_is_missing(tmp_path: Path) -> None:
     image.layers[0].path.unlink()
     with fails(PinError, "image-layer-missing"):
         image_inventory(image, "test", None)
+
+
+def test_metadata_whose_text_has_parts_inside_each_other(tmp_path: Path) -> None:
+    """The parser of messages followed them, until Python's stack ended."""
+    parts = "".join(f"Content-Type: multipart/mixed; boundary=b{number}\n\n--b{number}\n" for number in range(3000))
+    text = f"Name: x\nVersion: 1\n{parts}"
+    assert purls(tmp_path, {f"{SITE}/x-1.dist-info/METADATA": text.encode()}) == ["pkg:pypi/x@1"]
+
+
+def test_names_that_no_package_url_can_hold(tmp_path: Path) -> None:
+    rows = b"Package: \nVersion: 1\n\nPackage: /\nVersion: 1\n\nPackage: a\nVersion: 1\n"
+    files = {"var/lib/dpkg/status": rows, f"{SITE}/x-1.dist-info/METADATA": b"Name: /\nVersion: 1\n"}
+    assert purls(tmp_path, files) == ["pkg:deb/debian/a@1"]
