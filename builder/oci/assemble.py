@@ -34,6 +34,8 @@ class _Settings(BaseModel):
     Cmd: list[str] | None = None
     WorkingDir: str | None = None
     User: str | None = None
+    Volumes: dict[str, Any] | None = None
+    ExposedPorts: dict[str, Any] | None = None
 
 
 class _RootFs(BaseModel):

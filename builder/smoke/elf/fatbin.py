@@ -24,6 +24,7 @@ nvcc 13.0 writes for `.version 9.0`), at 28 the architecture, at 40 the flags.""
 _ARCH_SPECIFIC = 0x100000
 _FAMILY_SPECIFIC = 0x200000
 _MOST_PADDING = 4 << 20
+_MOST_TARGETS = 1000
 _PREFIX = {1: "compute", 2: "sm"}
 
 
@@ -46,6 +47,8 @@ def inspect(read: Read, found: list[Section] | None = None) -> tuple[Counter[str
             raise ValueError("damaged fatbin: two sections overlap")
         for target, version in _targets(read, start, end):
             counts[target] += 1
+            if len(counts) > _MOST_TARGETS:
+                raise ValueError(f"damaged fatbin: more than {_MOST_TARGETS} targets")
             if target.startswith(_PREFIX[1]):
                 newest = max(newest, version)
     return counts, newest

@@ -122,14 +122,15 @@ class Budget:
         self._memory -= layer.memory
         self._bytes -= layer.unpacked
         if self._memory < 0:
-            raise _too_many(layer.blob)
+            raise too_many(layer.blob)
         if self._bytes < 0:
             raise InvalidError("the layers unpack to too many bytes", id="layer-too-large", where=layer.blob.digest)
         self._listener(layer.number, layer.blob)
         return layer
 
 
-def _too_many(blob: LayerBlob) -> InvalidError:
+def too_many(blob: LayerBlob) -> InvalidError:
+    """The error of a layer that has too many entries, beside those below it."""
     return InvalidError("a layer has too many entries", id="layer-entries-too-many", where=blob.digest)
 
 
@@ -196,12 +197,13 @@ def _read_layer(
             stream.hash_unpacked()
         for member in stream:
             budget -= _ENTRY + 2 * len(member.name) + len(member.linkname)
-            if budget < 0:
-                raise _too_many(blob)
             change, path = paths.add(member_path(member.name), folder=member.isdir())
+            if budget < paths.memory:
+                raise too_many(blob)
             # Also those of a hard link, which change its target, and of the root.
             for key in member.pax_headers:
                 if ".xattr." in key:
+                    budget -= _ENTRY + len(key)
                     index.attributes.append((path, key.partition(".xattr.")[2]))
             if change == "empties":
                 index.opaque.add(path)
@@ -221,7 +223,7 @@ def _read_layer(
                 index.entries[path] = entry
                 if kind == "file":
                     _read_file(index, entry, stream, member, kept if wanted.match(path) else None, scanner)
-        index.memory = _MEMORY - budget
+        index.memory = _MEMORY - budget + paths.memory
         index.unpacked = stream.stream.tell() + scanner.limit.used
         stream.finish()
         index.diff_id, index.compression = stream.diff_id or blob.diff_id, stream.compression

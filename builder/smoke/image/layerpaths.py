@@ -9,6 +9,8 @@ from builder.errors import InvalidError
 Change = Literal["adds", "removes", "empties"]
 
 _OPAQUE = ".wh..wh..opq"
+_FOLDER = 200
+"""Bytes in memory of a folder besides its path."""
 
 
 class LayerPaths:
@@ -20,6 +22,8 @@ class LayerPaths:
 
     def __init__(self, where: str) -> None:
         """where: the layer's name in errors."""
+        self.memory = 0
+        """Bytes, estimated, of the folders that members lie in: each of a deep path is a path of its own."""
         self._where = where
         self._seen: set[str] = set()
         self._others: set[str] = set()
@@ -65,6 +69,7 @@ class LayerPaths:
             if parent in self._others:
                 raise self._ambiguous(parent, "is no folder, but the layer has members below it")
             self._parents.add(parent)
+            self.memory += _FOLDER + 2 * len(parent)
             path, parent = parent, parent.rpartition("/")[0]
 
     def _ambiguous(self, path: str, what: str) -> InvalidError:

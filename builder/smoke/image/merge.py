@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from builder.smoke.image.index import Entry, LayerIndex
+from builder.smoke.image.index import Entry, LayerIndex, too_many
 from builder.smoke.image.layerpaths import ambiguous
+
+_MOST_DROPS = 60_000_000
+"""Entries that are looked at to remove some: all of the layers below, for each layer that removes any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +25,10 @@ class Covered:
 def merge(layers: Iterable[LayerIndex], covered: list[Covered] | None = None) -> dict[str, Entry]:
     """The entries that a container sees, with whiteouts applied. covered: gets the covered entries.
 
-    Raises InvalidError for members below a link or file of a lower layer.
+    Raises InvalidError for members below a link or file of a lower layer, and for too much work.
     """
     merged: dict[str, Entry] = {}
+    left = _MOST_DROPS
     for layer in layers:
         seen = {""}
         for path in (*layer.removed, *layer.opaque):
@@ -33,7 +37,11 @@ def merge(layers: Iterable[LayerIndex], covered: list[Covered] | None = None) ->
                 seen.add(folder)
                 _check_folder(merged, folder, layer)
                 folder = folder.rpartition("/")[0]
-        _drop(merged, layer.removed, layer.opaque)
+        if layer.removed or layer.opaque:
+            left -= len(merged)
+            if left < 0:
+                raise too_many(layer.blob)
+            _drop(merged, layer.removed, layer.opaque)
         folders = {""}
         replaced: set[str] = set()
         for path, entry in layer.entries.items():
@@ -46,6 +54,7 @@ def merge(layers: Iterable[LayerIndex], covered: list[Covered] | None = None) ->
             # A directory over a symlink hides the symlink and its target, as in a container.
             merged[path] = entry
         if replaced:
+            left -= len(merged)
             _drop(merged, set(), replaced, since=layer.number)
     return merged
 
@@ -71,8 +80,6 @@ def _check_folder(merged: dict[str, Entry], folder: str, layer: LayerIndex) -> N
 
 
 def _drop(merged: dict[str, Entry], removed: set[str], emptied: set[str], since: int | None = None) -> None:
-    if not removed and not emptied:
-        return
     gone = []
     # Each folder is judged once: with deep paths, going up from every file takes minutes.
     inside: dict[str, bool] = {"": "" in emptied}

@@ -33,9 +33,14 @@ from builder.smoke.image.scan import ScanOptions
 _WILDCARD = frozenset("*?[")
 _MOST_PASSES = 16
 """Files that are read although no check named them; each needs a second pass over its layer."""
-_STEP = 200
+_STEP, _CHARACTER, _MATCH, _MERGE = 200, 10, 20, 100
 _MOST_WORK = 2_000_000_000
-"""Characters of paths that are looked at while links are followed; one step counts as _STEP. The most takes seconds."""
+"""Characters of paths that are looked at while links are followed; one step counts as _STEP, one character of a path
+that is taken apart as _CHARACTER, one path that is compared with a pattern as _MATCH, and an entry that is merged once
+more as _MERGE. The most takes seconds."""
+LONGEST_PATH = 4096
+_LONGEST_PATTERN = 1024
+"""Characters; the time of fnmatch is quadratic in them."""
 
 
 class PathNotFound(Exception):
@@ -80,7 +85,8 @@ class ImageTree:
         until: read from the top layer down, and stop when all these paths are found. listener: receives each layer.
         Raises InvalidError for a damaged layer.
         """
-        wanted = "|".join(fnmatch.translate(pattern.lstrip("/")) for pattern in keep) or r"(?!)"
+        short = (pattern.lstrip("/") for pattern in keep if len(pattern) <= _LONGEST_PATTERN)
+        wanted = "|".join(map(fnmatch.translate, short)) or r"(?!)"
         chosen = [(number, blob) for number, blob in enumerate(image.layers) if only is None or number in only]
         present = [(number, blob) for number, blob in chosen if blob.present]
         absent = [blob for blob in image.layers if not any(blob is other for _, other in present)]
@@ -93,6 +99,7 @@ class ImageTree:
         budget = Budget((blob for _, blob in present), listener)
         for number, blob in reversed(present):
             tree.layers = [budget.take(index_layer(blob, number, re.compile(wanted), folder, scan)), *tree.layers]
+            tree._worked(_MERGE * sum(len(layer.entries) for layer in tree.layers))
             tree.entries = merge(tree.layers)
             if all(map(tree.exists, until)):
                 tree.absent = []
@@ -105,6 +112,7 @@ class ImageTree:
 
     def resolve(self, path: str) -> str:
         """The path with every symlink followed, inside the image. Raises PathNotFound."""
+        self._check_length(path)
         found: list[str] = []
         rest = [part for part in reversed(path.split("/")) if part not in ("", ".")]
         hops = 0
@@ -116,9 +124,7 @@ class ImageTree:
                     found.pop()
                 continue
             here = "/".join([*found, part])
-            self._work += _STEP + len(here)
-            if self._work > _MOST_WORK:
-                raise InvalidError("the links of the image take too long to follow", id="image-links-too-many")
+            self._worked(_STEP + len(here))
             entry = self.entries.get(here)
             if entry is None:
                 raise PathNotFound(path, f" (no /{here})" if here != path.strip("/") else "")
@@ -130,10 +136,23 @@ class ImageTree:
             hops += 1
             if hops > 40:
                 raise PathNotFound(path, " (its links form a loop)")
+            self._check_length(entry.link)
             if entry.link.startswith("/"):
                 found = []
             rest.extend(step for step in reversed(entry.link.split("/")) if step not in ("", "."))
         return "/".join(found)
+
+    def _check_length(self, path: str) -> None:
+        """Raises PathNotFound for a path or link that Linux does not follow because it is too long."""
+        if len(path) > LONGEST_PATH:
+            raise PathNotFound(f"{path[:80]}…", f": a path of {len(path)} characters")
+        self._worked(_CHARACTER * len(path))
+
+    def _worked(self, amount: int) -> None:
+        """Count characters that are looked at. Raises InvalidError when they are too many."""
+        self._work += amount
+        if self._work > _MOST_WORK:
+            raise InvalidError("the links of the image take too long to follow", id="image-links-too-many")
 
     def stat(self, path: str) -> Entry:
         """The entry of a path, symlinks followed. Raises PathNotFound."""
@@ -156,10 +175,13 @@ class ImageTree:
                 yield path, entry
 
     def match(self, pattern: str) -> list[str]:
-        """The paths that match an fnmatch pattern, sorted; `*` matches slashes too."""
+        """The paths that match an fnmatch pattern, sorted; `*` matches slashes too. None for a very long pattern."""
+        if len(pattern) > _LONGEST_PATTERN:
+            return []
         accept = re.compile(fnmatch.translate(pattern.lstrip("/"))).match
         name = pattern.rpartition("/")[2]
         among = self._names.get(name, ()) if name and _WILDCARD.isdisjoint(name) else self.entries
+        self._worked(_MATCH * len(among))
         return sorted(path for path in among if accept(path))
 
     def named(self, name: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import posixpath
 import re
 from collections import Counter
@@ -64,7 +65,9 @@ def settings(context: Context) -> str:
     if not context.base:
         bad += [f"{name} is set" for name in sorted(found.keys() - _SETTINGS) if found[name] not in _UNSET]
         bad += [f"the variable {name} is {value!r}" for name, value in context.image.env.items() if _hides(name, value)]
-    for volume in found.get("Volumes") or ():
+    volumes = list(found.get("Volumes") or ())
+    bad += ["too many volumes"] if len(volumes) > MOST_FOLDERS else []
+    for volume in volumes[:MOST_FOLDERS]:
         where = context.tree.resolve(volume) if context.tree.exists(volume) else volume
         inside = (path for path, entry in context.tree.below(where) if context.is_ours(entry.layer))
         if (covered := next(inside, None)) is not None:
@@ -165,7 +168,7 @@ def entrypoint(
 
 def _commands(image: OpenedImage, args: Mapping[str, Any]) -> Iterable[str]:
     words = [*(image.settings.get("Entrypoint") or []), *(image.settings.get("Cmd") or [])]
-    return _candidates(image, words[0]) if words else ()
+    return map(glob.escape, _candidates(image, words[0])) if words else ()
 
 
 @check_kind("static", "starts", Reads(keeps=_commands))
@@ -201,7 +204,8 @@ def starts(context: Context) -> str:
 def _candidates(image: OpenedImage, word: str) -> list[str]:
     if "/" in word:
         return [posixpath.join("/", image.settings.get("WorkingDir") or "", word)]
-    return [f"{folder.rstrip('/')}/{word}" for folder in image.env.get("PATH", "").split(":") if folder]
+    folders = image.env.get("PATH", "").split(":", MOST_FOLDERS)[:MOST_FOLDERS]
+    return [f"{folder.rstrip('/')}/{word}" for folder in folders if folder]
 
 
 def _text(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -45,7 +46,7 @@ def torch_nccl(context: Context, *, under: str = "/opt/nccl", torch: str | None 
 
 def _ptxas_files(image: OpenedImage, args: Mapping[str, Any]) -> Iterable[str]:
     named = [value for name, value in image.env.items() if re.fullmatch(r"TRITON_PTXAS(_BLACKWELL)?_PATH", name)]
-    return [f"{_TRITON}/ptxas*", *named]
+    return [f"{_TRITON}/ptxas*", *map(glob.escape, named)]
 
 
 @check_kind("static", "ptxas", Reads(keeps=_ptxas_files))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from builder.smoke.check import CheckFailed, CheckNotRun, check_kind
-from builder.smoke.image.tree import PathNotFound
+from builder.smoke.image.tree import LONGEST_PATH, PathNotFound
 from builder.smoke.static.context import Context, Reads
 from builder.text import first_few
 
@@ -97,6 +97,8 @@ def allowed_by(path: str, patterns: Sequence[str]) -> bool:
 
 def is_open(context: Context, folder: str) -> bool:
     """Whether everyone may write to a folder or make it, or it is one of a process, as /proc/self/cwd."""
+    if len(folder) > LONGEST_PATH:
+        return False
     if posixpath.normpath(folder).split("/")[1:2] == ["proc"]:
         return True
     while folder.startswith("/") and not context.tree.exists(folder):

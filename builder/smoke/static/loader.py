@@ -9,10 +9,10 @@ from functools import cached_property
 
 from builder.smoke.elf.dynamic import Dynamic, read_dynamic
 from builder.smoke.elf.object import AARCH64, reader
-from builder.smoke.image.tree import ImageTree, PathNotFound
+from builder.smoke.image.tree import LONGEST_PATH, ImageTree, PathNotFound
 
 DEFAULT_FOLDERS = ("/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib", "/usr/lib")
-_MOST_FOLDERS, _MOST_FILES = 256, 100
+_MOST_FOLDERS, _MOST_FILES, _MOST_ORIGINS = 256, 100, 16
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
 
 
@@ -32,6 +32,7 @@ class Loader:
     tree: ImageTree
     env: Mapping[str, str] = field(default_factory=dict)
     _folders: list[str] | None = None
+    _search: dict[tuple[str, tuple[str, ...]], list[str]] = field(default_factory=dict)
 
     def dynamic(self, path: str) -> Dynamic:
         """The dynamic section of a file of the image. Raises PathNotFound, ValueError."""
@@ -48,7 +49,7 @@ class Loader:
 
         Raises PathNotFound when no rule finds one.
         """
-        for path in self.env.get("LD_PRELOAD", "").replace(":", " ").split(None, _MOST_FOLDERS)[:_MOST_FOLDERS]:
+        for path in self._preloads:
             # A preloaded object with that name is already in memory.
             if path.rpartition("/")[2] == name and (found := self._at(path, "LD_PRELOAD")):
                 return found
@@ -66,17 +67,32 @@ class Loader:
         if not asking.runpath:
             for path in (by, *parents):
                 dynamic = asking if path == by else self.dynamic(path)
-                places += [(_expand(folder, path), f"DT_RPATH of {path}") for folder in dynamic.rpath]
-        for folder in self.env.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":", _MOST_FOLDERS)[:_MOST_FOLDERS]:
-            if folder:
-                places.append((folder, "LD_LIBRARY_PATH"))
-        places += [(_expand(folder, by), f"DT_RUNPATH of {by}") for folder in asking.runpath]
+                places += [(folder, f"DT_RPATH of {path}") for folder in self._expanded(path, dynamic.rpath)]
+        places += [(folder, "LD_LIBRARY_PATH") for folder in self._library_path]
+        places += [(folder, f"DT_RUNPATH of {by}") for folder in self._expanded(by, asking.runpath)]
         found = [(f"{folder.rstrip('/')}/{name}", why) for folder, why in places]
         found += [(path, "ld.so.cache") for path in self.cached(name)]
         # NVIDIA's container runtime runs ldconfig when a container starts, which adds the folders of ld.so.conf.
         found += [(f"{folder.rstrip('/')}/{name}", "ld.so.conf") for folder in self.configured()]
         found += [(f"{folder}/{name}", "default folder") for folder in DEFAULT_FOLDERS]
         return found
+
+    @cached_property
+    def _preloads(self) -> list[str]:
+        return self.env.get("LD_PRELOAD", "").replace(":", " ").split(None, _MOST_FOLDERS)[:_MOST_FOLDERS]
+
+    @cached_property
+    def _library_path(self) -> list[str]:
+        named = self.env.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":", _MOST_FOLDERS)[:_MOST_FOLDERS]
+        return [folder for folder in named if folder]
+
+    def _expanded(self, path: str, folders: tuple[str, ...]) -> list[str]:
+        """The folders of DT_RPATH or DT_RUNPATH of a library, which are the same each time."""
+        if (path, folders) not in self._search:
+            short = (folder for folder in folders if folder.count("$") <= _MOST_ORIGINS)
+            named = [_expand(folder, path) for folder in short]
+            self._search[path, folders] = [folder for folder in named if len(folder) <= LONGEST_PATH]
+        return self._search[path, folders]
 
     def cached(self, name: str) -> list[str]:
         """The paths of a library in the image's ld.so.cache."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.image.tree import PathNotFound
@@ -163,11 +163,9 @@ def mapped_libraries(context: Context) -> tuple[set[str], list[str]]:
 def _mapped_libraries(context: Context) -> tuple[set[str], list[str]]:
     loader = Loader(context.tree, context.image.env)
     seen: set[str] = set()
-    bad: list[str] = []
     # vLLM's libraries need those of torch, which are in memory then.
-    for pattern in _MAPPED:
-        for path in context.tree.match(pattern):
-            bad += _gaps(context, loader, f"/{path}", seen)
+    roots = [f"/{path}" for pattern in _MAPPED for path in context.tree.match(pattern)]
+    bad = list(_gaps(context, loader, roots, seen))
     files = {posixpath.basename(path): context.tree.resolve(path) for path in seen}
     for path in searched(context):
         real = context.tree.resolve(path)
@@ -178,10 +176,19 @@ def _mapped_libraries(context: Context) -> tuple[set[str], list[str]]:
     return seen, bad
 
 
-def _gaps(context: Context, loader: Loader, root: str, seen: set[str]) -> Iterator[str]:
-    """What is wrong with the libraries that a file needs. seen: those in memory, which it adds to."""
+def _gaps(context: Context, loader: Loader, roots: Sequence[str], seen: set[str]) -> Iterator[str]:
+    """What is wrong with the libraries that files need, one after the other. seen: gets those in memory."""
+    names: set[str] = set()
+    judged: set[tuple[str, str]] = set()
+    for root in roots:
+        yield from _needed(context, loader, root, seen, names, judged)
+
+
+def _needed(
+    context: Context, loader: Loader, root: str, seen: set[str], names: set[str], judged: set[tuple[str, str]]
+) -> Iterator[str]:
+    """The same for one file. names: of those in memory. judged: names and files that were compared with others."""
     todo: list[tuple[str, tuple[str, ...]]] = [(root, ())]
-    names = set(map(posixpath.basename, seen))
     while todo:
         by, parents = todo.pop()
         if by in seen:
@@ -193,7 +200,8 @@ def _gaps(context: Context, loader: Loader, root: str, seen: set[str]) -> Iterat
         except ValueError:
             # elf-ours reports damaged files.
             continue
-        for name in needed:
+        # A file may name one library thousands of times.
+        for name in dict.fromkeys(needed):
             try:
                 found = loader.find(name, by, parents)
             except PathNotFound as error:
@@ -204,7 +212,10 @@ def _gaps(context: Context, loader: Loader, root: str, seen: set[str]) -> Iterat
                 yield str(error)
                 continue
             todo.append((found.real, (by, *parents)[:32]))
-            if found.why in _SEARCHED and (others := _others(context, name, found.real)):
+            if found.why not in _SEARCHED or (name, found.real) in judged:
+                continue
+            judged.add((name, found.real))
+            if others := _others(context, name, found.real):
                 yield f"{found.path} ({found.why}) is mapped in place of {others[0]}"
 
 

@@ -77,3 +77,10 @@ def test_entry_longer_than_its_container() -> None:
     data[16 + 8] = 0xFF
     with pytest.raises(ValueError, match="an entry is longer"):
         inventory(reader(io.BytesIO(elf(gpu=bytes(data)))))
+
+
+def test_code_for_thousands_of_targets_is_refused() -> None:
+    """Each target was a text in memory: a library of 256 MB may name four million."""
+    data = elf(gpu=fatbin(*((2, number, 0) for number in range(2000))))
+    with pytest.raises(ValueError, match="targets"):
+        inventory(reader(io.BytesIO(data)))

@@ -26,6 +26,8 @@ CONFIGS: dict[str, Any] = {
     "labels are numbers": {**PLATFORM, "config": {"Labels": {"a": 1}}},
     "command is a number": {**PLATFORM, "config": {"Cmd": 5}},
     "entrypoint is numbers": {**PLATFORM, "config": {"Entrypoint": [1, {}]}},
+    "volumes are a number": {**PLATFORM, "config": {"Volumes": 5}},
+    "ports are a list": {**PLATFORM, "config": {"ExposedPorts": [1]}},
     "history is a text": {**PLATFORM, "history": "abc"},
     "history is numbers": {**PLATFORM, "history": [1]},
     "diff_ids are a number": {**PLATFORM, "rootfs": {"diff_ids": 5}},
