@@ -8,7 +8,6 @@ from pathlib import Path
 
 import typer
 
-from builder.cli.output import say
 from builder.errors import UsageError
 from builder.mirror.basefetch import base_image
 from builder.mirror.source import MirrorSource
@@ -21,7 +20,7 @@ from builder.regular import read_regular
 from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.remote import remote_image
 from builder.store.store import Store
-from builder.text import closest
+from builder.text import closest, printable
 from builder.verify.bundles import Bundle, bundle_of, inputs_source
 
 
@@ -121,9 +120,10 @@ def ask_trust(plan: Plan, where: str, *, trusted: bool) -> None:
     if trusted or not programs:
         return
     for layer in programs:
-        say(f"# layer {layer.id}, without a network, as root of a container of the build engine:")
-        say(layer.stages.rstrip("\n"))
-    say("# the programs and files that they use are those of the plan, too")
+        _show(f"# layer {layer.id}, without a network, as root of a container of the build engine:")
+        # All of it, also what the plan says is the toolchain's.
+        _show(str(layer.dockerfile).rstrip("\n"))
+    _show("# the programs and files that they use are those of the plan, too")
     if sys.stdin.isatty() and typer.confirm("Run these commands?", err=True):
         return
     raise UsageError(
@@ -132,3 +132,8 @@ def ask_trust(plan: Plan, where: str, *, trusted: bool) -> None:
         where=where,
         next="read them above, then repeat the command with --trust-plan",
     )
+
+
+def _show(text: str) -> None:
+    """Print what a question is about, also with --quiet."""
+    print(printable(text), file=sys.stderr, flush=True)
