@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -119,7 +119,7 @@ def push(
             said = statements_about(built_inventory(built, store), built.plan)
             if results is not None:
                 say(f"  results attached as {_attach(target, built.image, results)}")
-                said[TESTED] = tested(digest, _outcomes(store, digest))
+                said |= _tested(digest, _outcomes(store, digest))
             attach_statements(client, target, digest, len(built.image.manifest), said, signing)
             signed = f", signed with {signing.name}" if signing is not None else ""
             say(f"  SBOMs and provenance attached{signed}")
@@ -205,6 +205,11 @@ def _results(store: Store, digest: Digest, request: PlanRequest) -> bytes:
     if read_results(folder, digest) is None:
         raise UsageError(f"there are no results of {digest}", id="results-missing", next=request.command("test"))
     return read_regular(results_path(folder, digest), LIMIT)
+
+
+def _tested(digest: Digest, outcomes: Sequence[tuple[str, str, str]]) -> dict[str, dict[str, Any]]:
+    """The predicate about checks; none when no check was run: nothing failed then, and nothing was shown either."""
+    return {TESTED: tested(digest, outcomes)} if any(status != "not-run" for *_, status in outcomes) else {}
 
 
 def _outcomes(store: Store, digest: Digest) -> list[tuple[str, str, str]]:
