@@ -15,7 +15,8 @@ from builder.text import first_few
 _SYMBOL = struct.Struct("<IBBHQQ")
 _SYMTAB, _DYNSYM = 2, 11
 _PIECE = 1 << 20
-_MOST_SYMBOLS = 1_000_000
+_MOST_SYMBOLS, _MOST_TEXT = 1_000_000, 200 << 20
+"""Symbols of a file, and characters of their names, which may be parts of each other."""
 _SHOWN = 8
 
 
@@ -92,7 +93,7 @@ def _line(pair: SectionPair) -> str:
 
 
 def _symbols(read: Read, rows: list[Section]) -> Iterator[str]:
-    left = _MOST_SYMBOLS
+    left, text = _MOST_SYMBOLS, _MOST_TEXT
     for row in rows:
         if row.kind not in (_SYMTAB, _DYNSYM) or not row.size:
             continue
@@ -103,7 +104,10 @@ def _symbols(read: Read, rows: list[Section]) -> Iterator[str]:
         texts = exactly(read, rows[row.link].offset, rows[row.link].size)
         for name, *_ in _SYMBOL.iter_unpack(data):
             if name:
-                yield text_at(texts, name)
+                yield (found := text_at(texts, name))
+                text -= len(found)
+                if text < 0:
+                    raise ValueError("damaged ELF file: its symbols have too long names")
 
 
 def _few(what: str, names: list[str]) -> list[str]:
