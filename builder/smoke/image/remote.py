@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from builder.digest import Digest
+from builder.errors import EngineError
 from builder.model.reference import Reference
 from builder.oci.manifest import Descriptor
 from builder.parallel import every
 from builder.registry.client import Registry
 from builder.smoke.image.opened import LayerBlob, OpenedImage, open_image, read_config
+from builder.smoke.image.unpack import free_bytes
 from builder.store.store import Store
 
 _NOWHERE = Path("/nonexistent")
@@ -75,6 +77,14 @@ def fetch_image(reference: Reference, store: Store, registry: Registry | None = 
         store.fill(item.digest, lambda: client.blob(pinned, item.digest, item.size))
 
     missing = {item.digest: item for item in manifest.layers if not store.has(item.digest)}
+    need, free = sum(item.size for item in missing.values()), free_bytes(store.root)
+    if need > free:
+        raise EngineError(
+            f"the image needs {need / 1e9:.3g} GB; {free / 1e9:.3g} GB are free",
+            id="disk-space-short",
+            where=str(store.root),
+            next="free some space (builder gc), or point BUILDER_STORE at a larger disk",
+        )
     every(fetch, list(missing.values()), 4)
     store.put(config)
     store.put(manifest.data)

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from builder.digest import Digest
-from builder.errors import InvalidError, NetworkError, PinError
+from builder.errors import EngineError, InvalidError, NetworkError, PinError
 from builder.model.check import Check
 from builder.model.reference import Reference
 from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
 from builder.registry.referrers import artifact, attach, attached, read_attached
+from builder.smoke.image import remote
 from builder.smoke.image.opened import OpenedImage, open_image
 from builder.smoke.image.remote import fetch_image, remote_image
 from builder.smoke.static.run import check_image
@@ -127,6 +128,17 @@ def test_running_an_image_fetches_all_layers(server: Server, tmp_path: Path) -> 
     assert [blob.present for blob in open_image(store.root, image.digest).layers] == [True] * 4
     server.requests.clear()
     fetch_image(server.ref(), store, client())
+    assert fetched(server, image) == []
+
+
+def test_an_image_larger_than_the_disk_is_not_fetched(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was fetched until the disk was full."""
+    image = serve(server, tmp_path)
+    monkeypatch.setattr(remote, "free_bytes", lambda folder: 10)
+    with fails(EngineError, "disk-space-short"):
+        fetch_image(server.ref(), Store(tmp_path / "store"), client())
     assert fetched(server, image) == []
 
 
