@@ -147,8 +147,8 @@ def _layer_problems(layer: PlannedLayer) -> Iterator[str]:
         yield f"the stages of layer {layer.id} are not the end of its Dockerfile"
     if wrong := next((path for path in layer.context if not path.startswith(f"layers/{layer.layer}/")), None):
         yield f"layer {layer.id} has the file {wrong} outside its folder"
-    folders = {path[:end] for path in layer.context for end, letter in enumerate(path) if letter == "/"}
-    if wrong := next((path for path in layer.context if path in folders), None):
+    above = (path[:end] for path in layer.context for end, letter in enumerate(path) if letter == "/")
+    if wrong := next((path for path in above if path in layer.context), None):
         yield f"layer {layer.id} has {wrong} as a file and as a folder"
     if wrong := next((path for path in layer.context if max(map(len, path.encode().split(b"/"))) > _NAME), None):
         yield f"layer {layer.id} has a file whose name is too long: {wrong[:100]}"

@@ -52,7 +52,7 @@ def check_stages(text: str, *, base: str | None, where: str) -> None:
                 _check_flag(name, word, known, where)
         elif name == "ADD":
             # ARG and ENV could make an address of the variable.
-            if stage[1:-1] in (["scratch"], ["scratch", "ARG BUILDARCH"]):
+            if len(stage) <= 4 and stage[1:-1] in (["scratch"], ["scratch", "ARG BUILDARCH"]):
                 words = [word.replace(_OF_ARCHITECTURE, "", 1) for word in words]
             if not words or not all(_LOCAL.fullmatch(word) for word in words):
                 _refuse(f"ADD {rest}", where, "ADD may unpack archives of the context, without flags")
@@ -67,13 +67,14 @@ def _instructions(text: str, where: str) -> Iterator[tuple[str, str]]:
         comment = line.lstrip().startswith("#")
         if comment and not begun and _DIRECTIVE.match(line.strip()):
             _refuse(line.strip(), where, "parser directives are not allowed: a frontend is not locked")
-        if comment and pending and pending.lstrip()[:4].upper() != "RUN ":
+        if comment and pending and pending[:4].upper() != "RUN ":
             _refuse(line.strip(), where, "only RUN may have comments within: engines differ in whether they skip them")
         if not line.strip() or comment:
             continue
         begun = True
         if found := re.search(r"\\[ \t]*$", line):
-            pending += line[: found.start()]
+            # Without blanks before it: each comment within an instruction looks at its beginning.
+            pending += line[: found.start()] if pending else line[: found.start()].lstrip()
             if pending and not pending[-1].isspace():
                 _refuse("a word that continues on the next line", where, "engines differ in how they join its parts")
             continue

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from builder.errors import BuilderError, InvalidError
 from builder.model.canonical import canonical
-from builder.model.plan import Plan
-from builder.plan.bundle import LIMIT, read_bundle, write_bundle
+from builder.model.plan import Plan, PlannedLayer
+from builder.plan.bundle import LIMIT, _layer_problems, read_bundle, write_bundle
 from builder.plan.resolve import resolve
 from builder.project import Project
 from tests.support.errors import fails
 from tests.support.fixtures import MakePlan
+from tests.support.limits import ends
 from tests.support.nightly import NIGHTLY
 from tests.support.project import ROOT
 
@@ -178,3 +180,12 @@ def test_a_layer_with_the_name_of_a_toolchain(make_plan: MakePlan) -> None:
     with fails(InvalidError, "bundle-invalid") as caught:
         read_bundle(canonical(document), "here")
     assert "same id" in caught.value.what
+
+
+def test_deep_paths_of_context_files_take_little_memory() -> None:
+    """Each of their folders was kept: a bundle of 4 MiB took as many gigabytes."""
+    paths = [f"layers/x/{number}/" + "a/" * 2000 + "b" for number in range(300)]
+    layer = PlannedLayer("x", "x", "", "dockerfile", False, "", {}, dockerfile="", context=dict.fromkeys(paths, b""))
+    ends(lambda: list(_layer_problems(layer)), 400 << 20)
+    both = replace(layer, context={"layers/x/a/b": b"", "layers/x/a": b""})
+    assert any("as a file and as a folder" in problem for problem in _layer_problems(both))

@@ -10,6 +10,7 @@ from builder.errors import InvalidError
 from builder.model.plan import Plan
 from builder.plan.stages import check_stages
 from tests.support.errors import fails
+from tests.support.limits import ends
 from tests.support.project import Sample, vendor_base
 
 BASE = f"nvcr.io/nvidia/vllm:26.04-py3@sha256:{'a' * 64}"
@@ -153,3 +154,16 @@ def test_only_a_layer_with_reads_base_may_start_from_the_base(
         return
     with fails(InvalidError, "dockerfile-forbidden"):
         make_plan(base="vendor")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FROM scratch AS layer\n" + "ADD a b\n" * 200_000,
+        "FROM scratch AS layer\n  RUN " + "x" * (2 << 20) + " \\\n" + "#\n" * 700_000 + "y\n",
+    ],
+    ids=["ADD", "comments"],
+)
+def test_a_long_dockerfile_of_a_stranger_is_checked_in_time(text: str) -> None:
+    """That of a bundle has up to 4 MiB, and is checked before anybody is asked."""
+    ends(lambda: check_stages(text, base=None, where="here"))
