@@ -14,6 +14,8 @@ from builder.regular import read_regular
 
 _LIMIT = 4 << 20
 """Bytes, or characters, of one text."""
+_LONGEST_PLACE = 300
+"""Characters of the names of members in a message."""
 _MOST_VALUES = 20_000
 """Each value that is not as a model wants it is an error of a kilobyte."""
 
@@ -43,7 +45,8 @@ def read_json(path: Path) -> Any:
 def first_problem(error: ValidationError) -> str:
     """Where JSON differs from a pydantic model first, and how: `rootfs.diff_ids: Input should be a valid list`."""
     first = error.errors(include_url=False)[0]
-    place = ".".join(map(str, first["loc"]))
+    # Names of members are those of the text.
+    place = ascii(".".join(map(str, first["loc"])))[1:-1][:_LONGEST_PLACE]
     return f"{place}: {first['msg']}" if place else first["msg"]
 
 

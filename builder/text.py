@@ -33,6 +33,11 @@ def escaped(json_text: str) -> str:
     return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", json_text)
 
 
+def one_line(text: str) -> str:
+    """The text with `\\n` for each line feed: what a stranger wrote makes no line of its own."""
+    return text.replace("\n", "\\n")
+
+
 def is_plain_line(text: str) -> bool:
     """Whether the text is one line without hidden characters or tabs."""
     return not _HIDDEN.search(text) and not set(text) & {"\t", "\n"}

@@ -79,9 +79,9 @@ def follow(client: docker.DockerClient, path: str, doing: str, **options: Any) -
 
 def refused(doing: str, reason: str) -> EngineError:
     """The error for a request that the daemon refuses."""
-    return EngineError(
-        f"docker could not {doing}", id="docker-refused", cause=reason.strip()[-500:] or "the daemon gives no reason"
-    )
+    # One line: the daemon may be that of another machine.
+    cause = " ".join(reason.split())[-500:] or "the daemon gives no reason"
+    return EngineError(f"docker could not {doing}", id="docker-refused", cause=cause)
 
 
 def _messages(response: requests.Response) -> Iterator[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +24,7 @@ from builder.registry.referrers import attach, attached, read_attached
 from builder.smoke.image.opened import OpenedImage
 from builder.verify.revision import Revision
 
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _REVISION = "org.opencontainers.image.revision"
 _CLEAN = "org.builder.project.clean"
 _INPUTS = "org.builder.inputs"
@@ -117,9 +119,9 @@ def bundles_of(client: Registry, reference: Reference, image: Digest) -> Iterato
             problem = error
             continue
         found = True
-        commit = artifact.annotations.get(_REVISION)
-        revision = Revision(commit, artifact.annotations.get(_CLEAN) == "true") if commit is not None else None
         said = artifact.annotations
+        commit = said.get(_REVISION, "")
+        revision = Revision(commit, said.get(_CLEAN) == "true") if _COMMIT.fullmatch(commit) else None
         yield Bundle(
             plan, Digest.of(artifact.payload), revision, _INPUTS in said, said.get(_PROFILE), _sets(said.get(_SETS))
         )

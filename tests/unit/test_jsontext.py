@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from builder.errors import InvalidError, NetworkError
-from builder.jsontext import parse_json
+from builder.jsontext import first_problem, parse_json
 from builder.model.lockfile import load_section
 from builder.oci.assemble import parse_base
 from tests.support.errors import fails
@@ -71,3 +72,13 @@ def test_a_key_that_is_twice_among_many_is_found_in_time() -> None:
             parse_json(text)
 
     ends(work)
+
+
+class Empty(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+def test_the_name_of_a_member_makes_no_line_of_a_message() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Empty.model_validate({"a\npolicy: image signed by team.pub: yes": 1})
+    assert first_problem(caught.value).startswith("a\\npolicy")

@@ -18,7 +18,7 @@ from builder.errors import ExitCode, UsageError
 from builder.plan.diff import Change, CommitOf, Contents, details, differences
 from builder.project import Project
 from builder.store.store import Store
-from builder.text import printable
+from builder.text import one_line, printable
 from builder.verify.blame import diffoscope, examined
 from builder.verify.cause import Finding
 from builder.verify.contents import (
@@ -71,7 +71,7 @@ def diff(
         print_json(_json(found))
     else:
         for line in _lines(found, every=all_):
-            print(printable(line))
+            print(printable(one_line(line)))
     if found.changes or found.files:
         raise typer.Exit(ExitCode.DIFFERS)
 

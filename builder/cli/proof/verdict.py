@@ -8,6 +8,7 @@ from typing import Any
 
 from builder.cli.output import counted, print_json, print_line, say
 from builder.errors import DiffersError
+from builder.text import one_line
 from builder.verify.compare import Compared
 
 
@@ -19,11 +20,11 @@ def verdict_on(compared: Sequence[Compared], said: Sequence[Compared], where: st
     for item in (*compared, *said):
         digest = item.expected[:19] if item.expected is not None else ""
         detail = f"  {item.detail}" if item.detail else ""
-        say(f"  {item.part:24} {item.outcome:17}  {digest}{detail}", status=item.outcome)
+        say(one_line(f"  {item.part:24} {item.outcome:17}  {digest}{detail}"), status=item.outcome)
         for line in item.files:
-            say(f"    {line}")
+            say(one_line(f"    {line}"))
         if item.cause:
-            say(f"    likely cause: {item.cause}")
+            say(one_line(f"    likely cause: {item.cause}"))
     done = sum(item.outcome != "not compared" for item in compared)
     say(f"compared {done} of {counted(len(compared), 'part')}")
     if not done:

@@ -9,7 +9,7 @@ from builder.cache.expire import delete, older, survey
 from builder.cli.output import counted, print_json, say, size
 from builder.errors import UsageError
 from builder.registry.client import Registry
-from builder.text import printable
+from builder.text import one_line, printable
 
 
 def gc_cache(cache: str, seconds: float | None, *, dry_run: bool, json: bool) -> None:
@@ -40,7 +40,8 @@ def gc_cache(cache: str, seconds: float | None, *, dry_run: bool, json: bool) ->
         print_json({"dry_run": dry_run, "cache": cache, "removed": rows, "kept": len(found) - len(gone)})
         return
     for item, row in zip(gone, rows, strict=True):
-        print(printable(f"{item.name or '?':24} {size(item.size):>10}  {item.key[:12]}  {row['built'] or '-'}"))
+        name = one_line(item.name)[:64] or "?"
+        print(printable(f"{name:24} {size(item.size):>10}  {item.key[:12]}  {row['built'] or '-'}"))
     verb = "would be deleted" if dry_run else "deleted"
     total = size(sum(item.size for item in gone))
     print(f"{counted(len(gone), 'layer')} ({total}) {verb} in {cache}, {len(found) - len(gone)} kept")

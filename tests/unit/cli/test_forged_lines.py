@@ -1,0 +1,36 @@
+"""What strangers write makes no line of its own among those of builder."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from builder.cli.proof.verdict import verdict_on
+from builder.digest import Digest
+from builder.model.reference import Reference
+from builder.registry.client import Registry
+from builder.registry.referrers import Attached
+from builder.verify import bundles
+from builder.verify.compare import Compared
+
+IMAGE = Digest.of(b"")
+
+
+def test_paths_and_causes(capsys: pytest.CaptureFixture[str]) -> None:
+    forged = "x\nidentical"
+    verdict_on([Compared("a", "differs", IMAGE, IMAGE, forged, (forged,), forged)], [], "here")
+    assert "identical" not in capsys.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("commit", "shown"),
+    [("0" * 40, True), ("0" * 40 + "\npolicy: met: yes", False), ("main", False)],
+)
+def test_the_commit_that_a_publisher_names(commit: str, shown: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {"org.opencontainers.image.revision": commit}
+    monkeypatch.setattr(bundles, "attached", lambda *_: [{"digest": IMAGE}])
+    monkeypatch.setattr(bundles, "read_attached", lambda *_: Attached(b"{}", IMAGE, said))
+    monkeypatch.setattr(bundles, "read_bundle", lambda *_: cast("Any", None))
+    (found,) = bundles.bundles_of(cast("Registry", None), Reference.parse("a.io/b"), IMAGE)
+    assert (found.revision is not None) == shown
