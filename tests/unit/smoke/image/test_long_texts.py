@@ -14,11 +14,14 @@ from builder.smoke.static.run import run_static
 from tests.support.errors import fails
 from tests.support.images import Member, elf, layout, ld_cache, link, tar
 from tests.support.limits import ends
+from tests.support.nightly import nightly_but
 from tests.support.oddtars import END, file, long_name, pax
 
 MEMORY = 1 << 30
 LONG = 300_000
 DEEP = "a/" * 1900
+USUAL = ("folders of PATH", "brackets in the command", "brackets in ld.so.conf", "a long link", "a deep folder of PATH")
+"""Images of every run; the others take longest and are in the nightly job."""
 TORCH = "torch/lib/libtorch_cuda.so"
 
 
@@ -57,7 +60,7 @@ IMAGES: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Any]]]] = {
 }
 
 
-@pytest.mark.parametrize("name", IMAGES)
+@pytest.mark.parametrize("name", nightly_but(IMAGES, *USUAL))
 def test_it_is_tested_in_time(tmp_path: Path, name: str) -> None:
     files, settings = IMAGES[name]()
     image = layout(tmp_path, [files], **settings)
