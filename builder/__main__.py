@@ -190,9 +190,12 @@ def _os_error(error: OSError) -> str:
 
 
 def _report(text: str) -> None:
+    from builder.cli.output import fitted
     from builder.text import with_status
 
-    print(with_status(text, "builder", sys.stderr), file=sys.stderr, flush=True)
+    # The next step is a command to be pasted: it stays whole.
+    lines = (line if line.startswith("  next:") else fitted(line, sys.stderr, hang=9) for line in text.split("\n"))
+    print(with_status("\n".join(lines), "builder", sys.stderr), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

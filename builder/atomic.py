@@ -20,6 +20,12 @@ def write_file(path: Path, data: bytes) -> None:
         put(path)
 
 
+def check_writable(folder: Path) -> None:
+    """Raises OSError when no file can be written to a folder. As root, permissions do not tell: /proc refuses."""
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+
+
 @contextlib.contextmanager
 def staged(files: Mapping[Path, bytes]) -> Iterator[Callable[[Path], None]]:
     """Write temporary files beside their targets; the yielded function moves one of them to its target.

@@ -5,6 +5,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Self
 
+_LONGEST = 600
+"""Characters of what failed that a message repeats: it may be a word of 100 kB."""
+
 
 class ExitCode(IntEnum):
     """The exit codes of `builder`; they are part of the command-line interface."""
@@ -47,7 +50,8 @@ class BuilderError(Exception):
         return copy
 
     def __str__(self) -> str:
-        first = f"{self.where}: {self.what}" if self.where else self.what
+        what = self.what if len(self.what) <= _LONGEST else f"{self.what[:_LONGEST]}…"
+        first = f"{self.where}: {what}" if self.where else what
         lines = [f"{first} [{self.id}]" if self.id else first]
         if self.cause:
             lines.append(f"  cause: {self.cause}")

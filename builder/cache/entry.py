@@ -116,7 +116,7 @@ def predicate(
     machine: architecture and version of the builder. finished: RFC 3339, in UTC.
     """
     described = asdict(layer)
-    del described["origin"]
+    del described["origin"], described["seconds"]
     for member, size in zip(("listing", "receipt"), sizes, strict=True):
         described[member] = {"digest": described[member], "size": size}
     return {"key": key, "name": name, "layer": described, "verifier": dict(machine), "finishedOn": finished}

@@ -16,10 +16,13 @@ from typer.core import TyperGroup
 from builder import __version__
 from builder.cli.command import Command, common, complete_values
 from builder.cli.help import documents, manual
+from builder.cli.output import terminal_width
 from builder.cli.steps import with_step
 from builder.errors import BuilderError, UsageError
 
 INTERRUPTED = 130
+MOST_COLUMNS, LEAST_COLUMNS = 80, 50
+"""Of help."""
 Shell = Literal["bash", "zsh", "fish"]
 
 COMMANDS = {
@@ -188,7 +191,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         completion.prepare()
     _called[:] = ["builder"]
     try:
-        result = _group()(arguments, prog_name="builder", standalone_mode=False)
+        # The parser would ask the stream that this process has replaced, and take 80 for its answer.
+        width = max(min(terminal_width(), MOST_COLUMNS) - 2, LEAST_COLUMNS)
+        result = _group()(arguments, prog_name="builder", standalone_mode=False, terminal_width=width)
     except BuilderError as error:
         raise with_step(error, _called[0]) from error
     except typer.Exit as error:

@@ -33,26 +33,35 @@ class Command(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         write_help(self, ctx, formatter)
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        own = args[: args.index("--")] if "--" in args else args
+        for before, word in zip(["", *own], own, strict=False):
+            # The parser would make an empty path the current folder.
+            if not ctx.resilient_parsing and re.fullmatch("--[a-z-]+=", word if word else f"{before}="):
+                raise _empty((word or before).rstrip("="), ctx)
+        parsed: list[str] = super().parse_args(ctx, args)
+        return parsed
+
     def invoke(self, ctx: Any) -> Any:
         # Imported here: `--help` does not need it.
         from builder.cli.again import remember
 
         remember(ctx)
         for parameter in self.params:
-            _check_value(parameter, ctx.params.get(parameter.name), f"{ctx.command_path} --help")
+            _check_value(parameter, ctx.params.get(parameter.name), ctx)
         return super().invoke(ctx)
 
 
-def _check_value(parameter: Any, value: Any, next: str) -> None:
+def _check_value(parameter: Any, value: Any, ctx: Any) -> None:
     """Raises UsageError for an empty text. Only the command of `bisect` may have empty words."""
     if "" in (value if isinstance(value, list | tuple) else [value]) and parameter.nargs != -1:
-        name = (
-            parameter.opts[0]
-            if parameter.param_type_name == "option"
-            else (parameter.metavar or parameter.name.upper())
-        )
-        cause = "a variable of the shell that has no value?"
-        raise UsageError(f"{name} is empty", id="value-empty", cause=cause, next=next)
+        option = parameter.param_type_name == "option"
+        raise _empty(parameter.opts[0] if option else (parameter.metavar or parameter.name.upper()), ctx)
+
+
+def _empty(name: str, ctx: Any) -> UsageError:
+    cause = "a variable of the shell that has no value?"
+    return UsageError(f"{name} is empty", id="value-empty", cause=cause, next=f"{ctx.command_path} --help")
 
 
 def common(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from builder.cli.options import JsonOption
-from builder.cli.output import print_json
+from builder.cli.output import print_json, print_line
 from builder.engine.buildah import BuildahEngine
 from builder.engine.docker import DockerEngine
 from builder.engine.select import select_engine
@@ -30,4 +30,4 @@ def engines(
         return
     for info in found:
         state = f"{info.version}, usable" if info.usable else f"not usable: {info.problem}; {info.fix}"
-        print(f"{info.name}: {state}")
+        print_line(f"{info.name}: {state}", hang=2)

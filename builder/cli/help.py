@@ -107,7 +107,9 @@ def usage(command: Any) -> list[str]:
 
 
 def _usage(argument: Any) -> str:
-    word = f"{_name(argument)}..." if argument.nargs == -1 else _name(argument)
+    # The words that it can be are below; more than three would be split where the line ends.
+    name = _name(argument) if _name(argument).count("|") < 3 else argument.name.strip("_").upper()
+    word = f"{name}..." if argument.nargs == -1 else name
     return word if argument.required else f"[{word}]"
 
 

@@ -6,8 +6,9 @@ import contextlib
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from builder.text import escaped, printable, with_status
 
@@ -27,20 +28,37 @@ def is_quiet() -> bool:
     return _quiet
 
 
-def say(text: str, *, status: str = "") -> None:
+def say(text: str, *, status: str = "", row: bool = False, hang: int | None = None) -> None:
     """Print a message on standard error. Results of a command go to standard output instead.
 
-    status: the word in it that has a color.
+    status: the word in it that has a color. row, hang: as in `fitted`.
     """
     if _quiet and not text.startswith(("warning", "builder: ")):
         return
     word = status or ("warning" if text.startswith("warning") else "")
-    print(with_status(text, word, sys.stderr), file=sys.stderr, flush=True)
+    shown = with_status(fitted(text, sys.stderr, row=row, hang=hang), word, sys.stderr)
+    # One write: several threads print, and a live display joins what comes in parts.
+    print(f"{shown}\n", end="", file=sys.stderr, flush=True)
 
 
-def print_line(text: str, *, status: str) -> None:
-    """Print a line of a result on standard output. status: the word in it that has a color."""
-    print(with_status(text, status, sys.stdout))
+def print_line(text: str, *, status: str = "", row: bool = False, hang: int | None = None) -> None:
+    """Print a line of a result on standard output. status: the word that has a color. row, hang: as in `fitted`."""
+    print(with_status(fitted(text, sys.stdout, row=row, hang=hang), status, sys.stdout))
+
+
+def fitted(text: str, stream: TextIO, *, row: bool = False, hang: int | None = None) -> str:
+    """Lines as they fit on a terminal; elsewhere, and without row and hang, as they are: they may be commands to paste.
+
+    row: columns with two spaces between them, of which the last ones are left out. hang: a line goes on in the next
+    one, so many characters from the left. Words are never split.
+    """
+    width = terminal_width(stream) if stream.isatty() else len(text)
+    while row and len(text) > width and "  " in text.strip():
+        text = text[: text.rindex("  ")].rstrip()
+    if hang is None or len(text) <= width:
+        return text
+    whole = textwrap.TextWrapper(width, subsequent_indent=" " * hang, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(map(whole.fill, text.split("\n")))
 
 
 def print_json(value: Any) -> None:
@@ -52,26 +70,27 @@ def print_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, ne
     """Print a heading and one line for each row on standard output.
 
     columns: the keys of the values to show, which are also the headings. On a terminal that is too narrow, the columns
-    after the first `needed` ones (default: all) are cut or left out from the right; --json has all values.
+    after the first `needed` ones are cut or left out from the right; --json has all values. With `needed` None nothing
+    is left out: the rows go on in the next line.
     """
     table = [[column.upper().replace("_", " ") for column in columns]]
     table += [[printable(_cell(row[column])) for column in columns] for row in rows]
     widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
-    if sys.stdout.isatty():
-        widths = _fitting(widths, len(columns) if needed is None else needed, terminal_width())
+    if sys.stdout.isatty() and needed is not None:
+        widths = _fitting(widths, needed, terminal_width())
     for cells in table:
         line = (
             (text if len(text) <= width else text[: width - 1] + "…").ljust(width)
             for text, width in zip(cells, widths, strict=False)
         )
-        print("  ".join(line).rstrip())
+        print_line("  ".join(line).rstrip(), hang=4 if needed is None else None)
 
 
-def terminal_width() -> int:
-    """The columns of the terminal: COLUMNS, else of the one that standard output is, else 80."""
+def terminal_width(stream: TextIO | None = None) -> int:
+    """The columns of the terminal: COLUMNS, else of the one that the stream (standard output) is, else 80."""
     with contextlib.suppress(ValueError, OSError):
         # Not shutil's function: it looks at the stream that this process replaced.
-        return int(os.environ.get("COLUMNS") or os.get_terminal_size(sys.stdout.fileno()).columns) or 80
+        return int(os.environ.get("COLUMNS") or os.get_terminal_size((stream or sys.stdout).fileno()).columns) or 80
     return 80
 
 
@@ -110,3 +129,8 @@ def size(count: int) -> str:
         if count >= limit:
             return f"{count / limit:.1f} {unit}"
     return f"{count} B"
+
+
+def duration(seconds: float) -> str:
+    """A time in whole seconds, or from two minutes on in minutes: `95 s`, `14 min`."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

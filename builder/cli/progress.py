@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Mapping
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from builder.cli.output import counted, is_quiet, say, size
+from builder.cli.output import counted, duration, is_quiet, say, size
 from builder.events import Event, now
 from builder.text import printable
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
 _ORDER = {"failed": -1, "waiting": 1, "done": 2, "cached": 2}
 
@@ -29,7 +29,7 @@ class Progress:
 
     def __init__(self, verbose: bool = False) -> None:
         self._verbose = verbose
-        self._begin = now()
+        self._begin = self._announced = now()
         self._since: dict[str, float] = {}
         self._last: dict[str, Event] = {}
         self._printed: dict[str, float] = {}
@@ -38,11 +38,20 @@ class Progress:
         self._console: Any = None
         self._download = 0
         self._fetched: dict[str, int] = {}
+        self._made: dict[str, float] = {}
+        self._took: dict[str, float] = {}
+        self._sizes: Mapping[str, int] = {}
+        self._seconds: Mapping[str, float] | None = None
+        self._jobs = 1
 
-    def expect(self, layers: Iterable[str], download: int) -> None:
-        """Layers that are to be made, which wait until their first event. download: the bytes to fetch for them."""
+    def expect(self, layers: Mapping[str, int], download: int, seconds: Mapping[str, float], jobs: int = 1) -> None:
+        """Layers that are to be made, which wait until their first event, and the bytes that each is packed from.
+
+        download: the bytes to fetch for them. seconds: how long some of them took before. jobs: made at a time.
+        """
         with self._lock:
-            self._download = download
+            self._sizes, self._download, self._seconds, self._jobs = layers, download, seconds, jobs
+            self._announced = now()
             for layer in layers:
                 self._last.setdefault(layer, Event(layer, "waiting", detail="its turn"))
                 self._since.setdefault(layer, now())
@@ -55,7 +64,8 @@ class Progress:
 
             self._console = Console(stderr=True)
             self._live = Live(console=self._console, refresh_per_second=4, transient=True, get_renderable=self._shown)
-            self._live.start()
+            # At once: rich does not erase a display that it has not shown yet, when several threads print.
+            self._live.start(refresh=True)
         return self
 
     def __exit__(
@@ -74,6 +84,10 @@ class Progress:
             self._last[event.layer] = event
             if event.state == "fetching":
                 self._fetched[event.layer] = event.done
+            if event.state in ("building", "packing"):
+                self._made.setdefault(event.layer, now())
+            if event.state == "done" and self._sizes.get(event.layer) and event.layer in self._made:
+                self._took[event.layer] = now() - self._made[event.layer]
             due = now() - self._printed.get(event.layer, 0.0) >= PLAIN_EVERY
             if self._live is None and (changed or due):
                 self._printed[event.layer] = now()
@@ -89,40 +103,85 @@ class Progress:
         """Seconds since this object was created."""
         return now() - self._begin
 
-    def _shown(self) -> Table:
-        """The table for the live display, which is as high as the terminal."""
+    def _shown(self) -> Group:
+        """The live display, which is as high as the terminal."""
         return self._table(self._console.height - 1)
 
-    def _table(self, height: int = 100) -> Table:
-        """One line for all layers, then one for each, the active ones first. Rows that do not fit are counted."""
+    def _table(self, height: int = 100) -> Group:
+        """One line for all layers, then one for each, the active ones first. Rows that do not fit are counted.
+
+        Names are whole; a narrow terminal cuts the ends of the texts.
+        """
+        from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
+        def cut(text: str) -> Text:
+            return Text(text, no_wrap=True, overflow="ellipsis")
+
         table = Table(box=None, pad_edge=False, show_header=False)
+        table.add_column(no_wrap=True)
         with self._lock:
-            table.add_row("total", Text(self._total(), no_wrap=True, overflow="ellipsis"), f"{self.elapsed:.0f} s")
             rows = sorted(self._last.items(), key=lambda item: _ORDER.get(item[1].state, 0))
             most = len(rows) if len(rows) < height else max(height - 2, 0)
             for layer, event in rows[:most]:
                 seconds = now() - self._since[layer]
                 shown = "" if event.state in ("done", "cached") else f"{seconds:.0f} s"
-                table.add_row(layer, Text(printable(describe(event)), no_wrap=True, overflow="ellipsis"), shown)
-            if len(rows) > most:
-                table.add_row("", f"and {counted(len(rows) - most, 'more layer')}, waiting or done", "")
-        return table
+                table.add_row(layer, cut(printable(describe(event))), shown)
+            more = [f"and {counted(len(rows) - most, 'more layer')}, waiting or done"] if len(rows) > most else []
+            return Group(cut(self._total()), *([table] if most else []), *map(cut, more))
 
     def _total(self) -> str:
-        """How many layers are done, and how much is fetched, with an estimate of the rest of the download."""
+        """The time that the build took and still needs, how many layers are done, and how much is fetched."""
+        text = f"{duration(self.elapsed)}{self._left()}: "
         if not self._last:
-            return "looking up what the store has"
-        events = self._last.values()
-        done = sum(event.state in ("done", "cached") for event in events)
-        text = f"{done} of {counted(len(self._last), 'layer')}"
-        fetched = min(sum(self._fetched.values()), self._download)
-        if fetched and fetched < self._download:
-            text += f", {size(fetched)} of {size(self._download)} fetched"
-            text += f", about {(self._download - fetched) * self.elapsed / fetched:.0f} s more"
+            return text + "looking up what the store has"
+        done = sum(event.state in ("done", "cached") for event in self._last.values())
+        text += f"{done} of {counted(len(self._last), 'layer')}"
+        if self._download:
+            text += f", {size(self._received)} of {size(self._download)} fetched"
         return text
+
+    @property
+    def _received(self) -> int:
+        return min(sum(self._fetched.values()), self._download)
+
+    def _left(self) -> str:
+        """The time left: of the download at its rate so far, and of each layer.
+
+        Layers whose time is not known, or that take longer than that, are named as not counted.
+        """
+        if self._seconds is None:
+            return ""
+        download, unknown = 0.0, []
+        if self._received < self._download:
+            if not self._received:
+                return ", no estimate yet"
+            download = (self._download - self._received) * (now() - self._announced) / self._received
+        longest, work = download, 0.0
+        for layer, event in self._last.items():
+            if event.state in ("done", "cached", "failed"):
+                continue
+            rest = self._seconds.get(layer) or self._as_others(layer)
+            if layer in self._made:
+                rest -= now() - self._made[layer]
+            if rest <= 0:
+                unknown.append(layer)
+                continue
+            work += rest
+            longest = max(longest, rest if layer in self._made else rest + download)
+        names = unknown[0] if len(unknown) == 1 else f"{len(unknown)} layers"
+        if not work:
+            if download:
+                return f", about {duration(download)} more to download"
+            return f", no estimate of {names}" if unknown else ""
+        left = duration(max(longest, work / self._jobs))
+        return f", about {left} more" + (f" without {names}" if unknown else "")
+
+    def _as_others(self, layer: str) -> float:
+        """The seconds of a layer that is packed, at the rate of those that this build has packed; 0 when not known."""
+        packed = sum(self._sizes[other] for other in self._took)
+        return self._sizes[layer] * sum(self._took.values()) / packed if packed else 0.0
 
 
 def describe(event: Event) -> str:

@@ -13,7 +13,8 @@ from builder.model.variant import with_profile
 from builder.plan.bases import fitting_bases
 from builder.project import Project
 
-_WIDTH = 110
+WIDTH = 110
+"""Columns of a summary, where the terminal is not narrower."""
 _LABEL = 12
 
 
@@ -48,8 +49,11 @@ def base_facts(project: Project, recipe: Recipe) -> list[dict[str, Any]]:
     ]
 
 
-def recipe_summary(project: Project, recipe: Recipe) -> str:
-    """One recipe on one page: model, speed, layers, bases, profiles, notes, sources and the next command."""
+def recipe_summary(project: Project, recipe: Recipe, width: int = WIDTH) -> str:
+    """One recipe on one page: model, speed, layers, bases, profiles, notes, sources and the next command.
+
+    width: in columns.
+    """
     model = recipe.model
     weights = [model.quantization or model.weights, f"{model.memory_gb:g} GB" if model.memory_gb else None]
     does = [word for word, given in (("reasoning", model.reasoning), ("tool calls", model.tools)) if given]
@@ -66,21 +70,21 @@ def recipe_summary(project: Project, recipe: Recipe) -> str:
         ("speed", f"{rates(speed)}, one request ({speed.source})" if speed else "not measured"),
         ("layers", ", ".join(use.layer for use in recipe.layers)),
     ]
-    lines = [f"{recipe.name}: {recipe.title}"]
+    lines = _wrapped(f"{recipe.name}: {recipe.title}", width, "", "  ")
     for label, text in rows:
-        lines += _row(label, text) if text else []
+        lines += _row(label, text, width) if text else []
     for number, base in enumerate(base_facts(project, recipe)):
         checked = "" if base["options_checked"] else "; options are not checked"
         text = f"{base['name']}: vLLM {base['vllm'] or 'of unknown version'}; {base['pin']}{checked}"
-        lines += _row("base" if number == 0 else "or" if number == 1 else "", text)
+        lines += _row("base" if number == 0 else "or" if number == 1 else "", text, width)
     shared = shared_profiles(project, recipe)
     for number, (name, profile) in enumerate({**recipe.profiles, **shared}.items()):
-        lines += _row("profiles" if number == 0 else "", f"{name}: {profile.title}")
+        lines += _row("profiles" if number == 0 else "", f"{name}: {profile.title}", width)
     for number, (rule, reason) in enumerate(recipe.rules.items()):
-        lines += _row("breaks" if number == 0 else "", f"{rule}: {reason}")
+        lines += _row("breaks" if number == 0 else "", f"{rule}: {reason}", width)
     for number, note in enumerate(recipe.notes):
-        lines += _row("notes" if number == 0 else "", note)
-    lines += _row("sources", ", ".join(recipe.sources)) if recipe.sources else []
+        lines += _row("notes" if number == 0 else "", note, width)
+    lines += _row("sources", ", ".join(recipe.sources), width) if recipe.sources else []
     return "\n".join([*lines, _next(project, recipe)])
 
 
@@ -107,9 +111,12 @@ def _next(project: Project, recipe: Recipe) -> str:
     return f"next: builder build --recipe {recipe.name}" + ("" if usable == recipe.base else f" --base {usable}")
 
 
-def _row(label: str, text: str) -> list[str]:
-    first, rest = f"  {label:{_LABEL}}", " " * (_LABEL + 2)
+def _row(label: str, text: str, width: int) -> list[str]:
+    return _wrapped(text, width, f"  {label:{_LABEL}}", " " * (_LABEL + 2))
+
+
+def _wrapped(text: str, width: int, first: str, rest: str) -> list[str]:
     # Words and links are not split, so that they can be copied.
     return textwrap.wrap(
-        text, _WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
+        text, width, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
     )

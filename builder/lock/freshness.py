@@ -87,7 +87,11 @@ def check(locks: Path, others: Sequence[Path] = ()) -> list[Problem]:
 def requested(requests: LockRequests) -> dict[str, DebRequest | WheelRequest]:
     """All requests by section name, each after the sections that it leaves out; sources have no section each."""
     every: dict[str, DebRequest | WheelRequest] = {**requests.debs, **requests.wheels}
-    return dict(sorted(every.items(), key=lambda item: bool(item[1].without)))
+
+    def depth(name: str) -> int:
+        return 1 + max((depth(other) for other in every[name].without or () if other in every), default=0)
+
+    return dict(sorted(every.items(), key=lambda item: depth(item[0])))
 
 
 def stale(

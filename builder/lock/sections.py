@@ -115,7 +115,8 @@ def select(requests: LockRequests, names: Sequence[str]) -> list[str]:
                 cause=closest(name, known),
             )
     wanted = set(names) or set(known)
-    wanted |= {name for name, request in known.items() if wanted & set(request.without or ())}
+    for name, request in known.items():
+        wanted |= {name} if wanted & set(request.without or ()) else set()
     return [name for name in known if name in wanted]
 
 

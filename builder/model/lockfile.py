@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -76,12 +77,14 @@ def load_requests(path: Path, elsewhere: Collection[str] = ()) -> LockRequests:
                     id="request-without-unknown",
                     where=str(path),
                 )
-            if other in every and every[other].without:
-                raise InvalidError(
-                    f"{kind}.{name}.without: {other!r} has `without` itself",
-                    id="request-without-nested",
-                    where=str(path),
-                )
+    try:
+        TopologicalSorter({name: request.without or () for name, request in every.items()}).prepare()
+    except CycleError as error:
+        raise InvalidError(
+            f"each of these sections leaves the next one out: {', '.join(error.args[1])}",
+            id="request-without-circular",
+            where=str(path),
+        ) from None
     names = [*requests.debs, *requests.wheels, *requests.sources]
     if both := sorted(name for name in set(names) if names.count(name) > 1):
         raise InvalidError(

@@ -55,6 +55,8 @@ class Reference:
         """Parse `[REGISTRY/]REPOSITORY[:TAG][@DIGEST]`; without a registry it is Docker Hub, as for docker."""
         if not text or len(text) > 1024:
             raise _invalid(text, "it is empty or longer than 1024 characters")
+        if text.startswith("oci:"):
+            raise _invalid(text, "oci:DIR is a folder, and a registry has this image")
         name, at, digest = text.partition("@")
         first, slash, rest = name.partition("/")
         # Docker's rule: the first part is a registry when it has a dot, colon or bracket, or is localhost.
@@ -99,8 +101,10 @@ class Reference:
 
 
 def _invalid(text: str, cause: str) -> UsageError:
+    # A login that was put before the registry is not repeated.
+    shown = re.sub("^[^/@]*:[^/@]*@(?=.*/)", "…@", text)
     return UsageError(
-        f"not an image reference: {text[:200]!a}",
+        f"not an image reference: {shown[:200]!a}",
         id="reference-invalid",
         cause=cause,
         next="write REGISTRY/REPOSITORY:TAG or …@sha256:DIGEST",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +11,11 @@ from builder.errors import PinError, UsageError
 from builder.model.base import Base
 from builder.model.inputs import Input, from_deb, from_source, from_wheel
 from builder.model.layer import PackageGroup, Patch, WheelGroup
-from builder.model.lock import DebLock, Wheel, WheelLock
+from builder.model.lock import DebLock, LockSection, Wheel, WheelLock
 from builder.plan.template import render_text
 from builder.plan.use import Scope, Use, check_applies
 from builder.project import Project
+from builder.text import first_few
 
 
 @dataclass(frozen=True)
@@ -122,22 +124,53 @@ def _debs(project: Project, name: str, where: str) -> tuple[Input, ...]:
 
 
 def _check_below(project: Project, scope: Scope, name: str, use: Use, siblings: Sequence[Use]) -> None:
-    """Packages over a root were resolved for exactly this root. Raises PinError."""
+    """Packages over a root were resolved for exactly this root, and beside the other layers. Raises PinError."""
     section = project.section(name)
-    roots = [
-        render_text(each.source.definition.inputs.debs, {**scope.values, "params": each.params}, each.where)
-        for each in siblings
-        if each.source.definition.root and each.source.definition.inputs.debs is not None
-    ]
-    without = (section.request.without or ()) if isinstance(section, DebLock) else ()
-    if isinstance(section, DebLock) and set(roots) != set(without):
+    if not isinstance(section, DebLock):
+        return
+    roots: dict[str, str] = {}
+    others: dict[str, str] = {}
+    earlier: dict[str, str] = {}
+    for each in siblings:
+        definition = each.source.definition
+        if each.id == use.id:
+            earlier = dict(others)
+        if definition.inputs.debs is not None and each.id != use.id:
+            found = render_text(definition.inputs.debs, {**scope.values, "params": each.params}, each.where)
+            (roots if definition.root else others)[found] = definition.name
+    without = dict.fromkeys(section.request.without or ())
+    if roots.keys() - without or without.keys() - roots.keys() - others.keys():
         raise PinError(
-            f"the packages of {name} are locked for another root",
+            f"the packages of {name} are locked for another root, or beside a layer that the recipe does not have",
             id="debs-of-another-root",
             where=use.where,
-            cause=f"it leaves out {', '.join(without) or 'nothing'}; the image has {', '.join(roots) or 'no root'}",
-            next="builder add debs locks packages for a base",
+            cause=f"it leaves out {', '.join(without) or 'nothing'}; "
+            f"the image has {', '.join((*roots, *others)) or 'no root'}",
+            next=f"add that layer to the recipe, or lock the packages again: {_locking(section, use, scope)}",
         )
+    for other, layer in earlier.items():
+        _check_brought_once(section, project.section(other), use, scope, layer)
+
+
+def _check_brought_once(section: DebLock, other: LockSection, use: Use, scope: Scope, layer: str) -> None:
+    """Raises PinError when two sections over one root share a package: their layers would have the same files."""
+    if not isinstance(other, DebLock):
+        return
+    theirs = {item.package for item in other.packages}
+    if both := [item.package for item in section.packages if item.package in theirs]:
+        raise PinError(
+            f"layers {use.source.definition.name} and {layer} both bring {first_few(both)}",
+            id="debs-twice",
+            where=use.where,
+            cause="each was locked without the other",
+            next=_locking(section, use, scope, "--beside", layer),
+        )
+
+
+def _locking(section: DebLock, use: Use, scope: Scope, *more: str) -> str:
+    """The command that locks the packages of a layer again."""
+    words = ["builder", "add", "debs", use.source.definition.name, *section.request.packages]
+    return shlex.join([*words, "--base", str(scope.base["name"]), *more])
 
 
 def _wheels(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from builder.attest.receipt import base_used
 from builder.engine.interface import Engine, host_architecture
-from builder.events import Event, Listener, State
+from builder.events import Event, Listener, State, now
 from builder.inputs.fetch import fetch
 from builder.mirror.baselayout import local_base
 from builder.mirror.source import MirrorSource
@@ -52,6 +53,7 @@ class Builder:
         self._listener = listener
         self._log = log
         self._received: dict[str, int] = {}
+        """The bytes that have arrived of each input that was missing."""
 
     def run(self, needs: Needs) -> None:
         """Make the layers of `needs`; afterwards `store.layer` has each of them. Raises BuilderError."""
@@ -65,6 +67,7 @@ class Builder:
         # Inputs of engine builds are fetched in parallel to the others; every file is fetched once.
         urgent = {item.digest: item for layer, _ in tasks if self._is_urgent(layer) for item in layer.inputs}
         others = {i.digest: i for layer, _ in tasks for i in layer.inputs if i.digest not in urgent}
+        self._received = {digest: 0 for _, task in tasks for digest in task.missing}
         groups = [list(group.values()) for group in (urgent, others) if group]
         schedule.run([partial(self._fetch, group, schedule, tasks) for group in groups])
 
@@ -99,7 +102,8 @@ class Builder:
 
     def _fetch(self, inputs: list[Input], schedule: Schedule, tasks: Sequence[tuple[PlannedLayer, Task]]) -> None:
         def progress(event: FetchEvent) -> None:
-            self._received[event.digest] = event.received
+            if event.digest in self._received:
+                self._received[event.digest] = event.received
             for layer, task in tasks:
                 if event.digest in task.missing:
                     self._report_fetching(layer)
@@ -116,11 +120,8 @@ class Builder:
         )
 
     def _report_fetching(self, layer: PlannedLayer) -> None:
-        sizes = {item.digest: item.size for item in layer.inputs}
-        arrived = sum(
-            min(self._received.get(digest, size if self.store.has(digest) else 0), size)
-            for digest, size in sizes.items()
-        )
+        sizes = {item.digest: item.size for item in layer.inputs if item.digest in self._received}
+        arrived = sum(min(self._received[digest], size) for digest, size in sizes.items())
         self._report(layer, "fetching", arrived, sum(sizes.values()))
 
     def _make(self, layer: PlannedLayer, engine: Engine | None, schedule: Schedule) -> None:
@@ -133,7 +134,9 @@ class Builder:
         try:
             with self.store.exclusive(layer.key, waiting):
                 if self.store.layer(layer.key) is None:
-                    self.store.record_layer(layer.key, self._produce(layer, engine, schedule))
+                    begin = now()
+                    made = self._produce(layer, engine, schedule)
+                    self.store.record_layer(layer.key, replace(made, seconds=round(now() - begin, 3)))
             record = self.store.layer(layer.key)
             assert record is not None
             self._report(layer, "done", record.size, record.size)

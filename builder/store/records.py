@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ class LayerRecord:
     listing: digest of a blob with one JSON line `[path, kind, mode, size, link]` for each entry, in the tar's order.
     receipt: digest of a blob that lists what the layer was made from (`builder/attest/receipt.py`); None until the
     layer is complete. origin: the layer cache that it was taken from; empty for a layer that this store's user built.
+    seconds: how long it took to make it here, for estimates; 0 when not known.
     """
 
     digest: Digest
@@ -36,6 +37,7 @@ class LayerRecord:
     listing: Digest
     receipt: Digest | None = None
     origin: str = ""
+    seconds: float = field(default=0.0, compare=False)
 
 
 def layer_name(key: str) -> str:
@@ -61,7 +63,7 @@ def parse_layer(key: str, data: dict[str, Any] | None) -> LayerRecord | None:
     if data is None or data.get("check") != _checksum(key, {k: v for k, v in data.items() if k != "check"}):
         return None
     try:
-        # Stores of older versions have no origin in their records.
+        # Records of older versions have neither origin nor seconds.
         values: dict[str, Any] = {item.name: data[item.name] for item in fields(LayerRecord) if item.name in data}
         digests = {name: Digest(values[name]) for name in _DIGESTS}
         return LayerRecord(**{**values, **digests})

@@ -181,6 +181,11 @@ class Store(Blobs):
         """Write the record of a layer key. Raises EngineError."""
         self._write(f"layers/{layer_name(key)}", layer_data(key, record))
 
+    def seconds(self, key: str) -> float:
+        """How many seconds it took to make the layer of a key here; 0 when not known."""
+        record = parse_layer(key, read_record(self.root / "layers" / layer_name(key)))
+        return record.seconds if record is not None else 0.0
+
     def built_at(self, key: str) -> float:
         """When the record of a layer key was written, in seconds since 1970. Raises OSError."""
         return (self.root / "layers" / layer_name(key)).lstat().st_mtime

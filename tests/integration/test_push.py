@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from builder.digest import Digest
 from builder.errors import BuilderError, NetworkError, PinError, UsageError
 from builder.model.reference import Reference
 from builder.oci.layout import write_layout
@@ -20,13 +22,17 @@ from builder.registry.client import Registry
 from builder.registry.config import RegistriesConfig
 from builder.registry.push import push_image
 from builder.store.store import Store
-from tests.support.cli import Cli
+from builder.verify.bundles import bundles_of
+from builder.verify.revision import Revision
+from tests.support.cli import Cli, run_here
 from tests.support.engine import FakeEngine, build
 from tests.support.errors import fails
 from tests.support.fixtures import MakePlan
+from tests.support.gitrepo import git
 from tests.support.mirror import Mirror
 from tests.support.project import ROOT
 from tests.support.registry import running
+from tests.support.terminal import lines_of, terminal
 
 pytestmark = [
     pytest.mark.registry,
@@ -233,3 +239,40 @@ def test_a_dry_run_says_what_would_be_sent(host: str, online: Cli) -> None:
     (after,) = json.loads(online(*words, "--json").out)
     assert after["bytes"] == {"present": size, "mount": 0, "stream": 0, "upload": 0}
     assert f"{place}: present " in online(*words).out
+
+
+@pytest.mark.parametrize("columns", [60, 80, 160])
+def test_rows_fit_on_the_terminal_and_name_layers_and_digests(host: str, online: Cli, columns: int) -> None:
+    assert online("build", "tiny").code == 0
+    place = f"{host}/width/{columns}:1"
+    for more in (("--dry-run",), (), ("--dry-run",), ()):
+        with terminal(columns) as (file, text):
+            words = ("push", "tiny", place, *more)
+            environ = online.environment({"TERM": "xterm", "NO_COLOR": "1"})
+            assert run_here(words, environ=environ, folder=online.folder, stdout=file, stderr=file).code == 0
+            lines = lines_of(text())
+        rows = [line for line in lines if " wheels-alpha " in line]
+        assert len(rows) == 1 and rows[0].rstrip().endswith("B") == (columns == 60), lines
+        assert not [line for line in lines if len(line) > columns and " " in line.strip()], lines
+    assert f"{place.rpartition(':')[0]}@sha256:" in "\n".join(lines)
+
+
+def test_the_commit_of_a_project_in_git_is_on_the_bundle_and_not_in_the_image(host: str, online: Cli) -> None:
+    digest = online("build", "tiny").out.strip()
+    folder = online.folder / "project"
+    online.environ["PATH"] = os.environ["PATH"]
+    git(folder, "init", "--quiet")
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "--message", "first")
+    online.keep = True
+    place = f"{host}/revision/tiny"
+    commit = git(folder, "rev-parse", "HEAD").strip()
+    said = online("push", "tiny", f"{place}:1")
+    assert f"  revision     {commit} (of the bundle: the image depends on no commit)\n" in said.err
+    (folder / "recipes/tiny.yaml").write_text((folder / "recipes/tiny.yaml").read_text() + "# changed\n")
+    again = online("push", "tiny", f"{place}:2")
+    assert f"  revision     {commit}, with changes that are not committed (of the bundle" in again.err
+    assert said.out == again.out == f"{place}@{digest}\n"
+    client = Registry(config=RegistriesConfig(), credentials=Credentials())
+    found = {bundle.revision for bundle in bundles_of(client, Reference.parse(f"{place}:1"), Digest(digest))}
+    assert found == {Revision(commit, True), Revision(commit, False)}

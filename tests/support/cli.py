@@ -35,16 +35,21 @@ class CommandResult:
 
 
 def run_here(
-    words: tuple[str, ...], *, environ: Mapping[str, str], folder: Path, stdout: IO[bytes] | None = None
+    words: tuple[str, ...],
+    *,
+    environ: Mapping[str, str],
+    folder: Path,
+    stdout: IO[bytes] | None = None,
+    stderr: IO[bytes] | None = None,
 ) -> CommandResult:
     """Run `builder` in this process, with these variables and no others, in this folder.
 
-    Standard output and error are captured by file descriptor, so that of child processes too. stdout: a file that
-    standard output goes to instead. Environment, folder, streams and warning filters are restored. What depends on the
-    start of the interpreter (locale, signals, closed streams) needs a process of its own: `Cli.process`.
+    Standard output and error are captured by file descriptor, so that of child processes too. stdout, stderr: files
+    that they go to instead. Environment, folder, streams and warning filters are restored. What depends on the start of
+    the interpreter (locale, signals, closed streams) needs a process of its own: `Cli.process`.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        with _isolated(environ, folder), _captured(1, "stdout", stdout or out), _captured(2, "stderr", err):
+        with _isolated(environ, folder), _captured(1, "stdout", stdout or out), _captured(2, "stderr", stderr or err):
             code = run_and_report(words)
         # A store is claimed until its object is gone, and the traceback of an error is a cycle that holds it.
         gc.collect()

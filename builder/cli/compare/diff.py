@@ -12,13 +12,13 @@ import typer
 from builder.cli.compare.operand import Operand, commits, find_operand
 from builder.cli.compare.summary import file_counts, summary
 from builder.cli.options import JsonOption
-from builder.cli.output import print_json, say, size
+from builder.cli.output import print_json, print_line, say, size
 from builder.cli.request import open_store
 from builder.errors import ExitCode, UsageError
 from builder.plan.diff import Change, CommitOf, Contents, details, differences
 from builder.project import Project
 from builder.store.store import Store
-from builder.text import one_line, printable
+from builder.text import one_line
 from builder.verify.blame import diffoscope, examined
 from builder.verify.cause import Finding
 from builder.verify.contents import (
@@ -71,7 +71,7 @@ def diff(
         print_json(_json(found))
     else:
         for line in _lines(found, every=all_):
-            print(printable(one_line(line)))
+            print_line(one_line(line), hang=6)
     if found.changes or found.files:
         raise typer.Exit(ExitCode.DIFFERS)
 

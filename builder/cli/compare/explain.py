@@ -11,7 +11,7 @@ import typer
 from builder.cli.compare.operand import project_at, unknown_revision
 from builder.cli.compare.summary import short
 from builder.cli.options import BaseOption, JsonOption, ProfileOption, RecipeOption, SetOption
-from builder.cli.output import print_json, size
+from builder.cli.output import print_json, print_line, size
 from builder.cli.request import asked, open_store
 from builder.digest import Digest
 from builder.errors import UsageError
@@ -22,7 +22,7 @@ from builder.plan.explain import key_changes
 from builder.project import Project
 from builder.store.images import stored_images
 from builder.store.store import Store
-from builder.text import first_few, printable
+from builder.text import first_few
 
 _SHOWN = 4
 
@@ -64,7 +64,7 @@ def explain(
         return
     for row in rows:
         for line in _lines(row, whole=layer is not None):
-            print(printable(line))
+            print_line(line, hang=16 if layer else 4)
 
 
 def _row(project: Project, store: Store, plan: Plan, layer: PlannedLayer, old: Plan | None) -> dict[str, Any]:

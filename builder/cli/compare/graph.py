@@ -14,6 +14,7 @@ import typer
 
 from builder.cli.image.plan_all import plan_all
 from builder.cli.options import BaseOption
+from builder.cli.output import print_line
 from builder.cli.request import asked_each, recipe_names
 from builder.engine.process import output
 from builder.errors import UsageError
@@ -73,7 +74,7 @@ def graph(
         sys.stdout.write(_svg("\n".join(_dot(found))))
         return
     for line in writers[format_](found):
-        print(line)
+        print_line(line, hang=6 if format_ == "text" else None)
 
 
 def graph_of(project: Project, plans: list[Plan]) -> Graph:

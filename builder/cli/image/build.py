@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from builder.atomic import check_writable
 from builder.cli.image.build_all import build_all, sum_up
 from builder.cli.image.build_one import BuildRequest, BuildResult, build_one
 from builder.cli.image.given import given_plan
@@ -169,11 +169,13 @@ def _layout(output: str | None) -> Path | None:
     layout = Path(folder)
     check_folder(layout)
     there = next(each for each in (layout.absolute(), *layout.absolute().parents) if each.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+    try:
+        check_writable(there)
+    except OSError:
         raise UsageError(
             "this folder cannot be written",
             id="layout-not-writable",
             where=str(there),
             next="name a folder that you can write: --output oci:DIR",
-        )
+        ) from None
     return layout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from builder.oci.layout import write_layout
 from builder.produce.image import Built, build_image
 from builder.produce.survey import Needs
 from builder.registry.push import base_blobs
+from builder.store.images import earlier_seconds
 from builder.store.store import Store
 
 
@@ -88,7 +90,7 @@ def build_one(store: Store, plan: Plan, request: BuildRequest) -> BuildResult:
                 offline=request.offline,
                 listener=progress.on_event,
                 log=progress.on_log,
-                announce=lambda needs: _announce(store, needs, progress, mirror=request.mirror is not None),
+                announce=lambda needs: _announce(store, needs, progress, request),
                 jobs=request.jobs,
                 source=request.mirror,
                 cache=request.cache,
@@ -118,14 +120,16 @@ def _state(built: Built, layer: str) -> str:
     return "cached" if layer in built.records else "config"
 
 
-def _announce(store: Store, needs: Needs, progress: Progress, *, mirror: bool) -> None:
+def _announce(store: Store, needs: Needs, progress: Progress, request: BuildRequest) -> None:
     """Print the number of layers and the sizes before the build starts."""
-    progress.expect((layer.id for layer in needs.layers), needs.download)
+    sizes = {layer.id: sum(item.size for item in layer.inputs) * (layer.producer == "files") for layer in needs.layers}
+    progress.expect(sizes, needs.download, earlier_seconds(store, needs.layers), request.jobs or os.cpu_count() or 1)
     free = shutil.disk_usage(store.root).free
-    verb = "copy from the mirror" if mirror else "download"
+    verb = "copy from the mirror" if request.mirror is not None else "download"
     say(
         f"{counted(len(needs.layers), 'layer')} to build; {size(needs.download)} to {verb}, about {size(needs.store)} "
-        f"more in the store, up to {size(needs.temporary)} for temporary files; {size(free)} free at {store.root}"
+        f"more in the store, up to {size(needs.temporary)} for temporary files; {size(free)} free at {store.root}",
+        hang=2,
     )
 
 
@@ -136,8 +140,11 @@ def _summarize(result: BuildResult, *, brief: bool) -> None:
         if record is None or (brief and layer.id not in built.made | built.taken):
             continue
         state = _state(built, layer.id)
-        say(f"  {layer.id:24} {state:7} {size(record.size):>10}  {record.digest[:19]}")
+        say(f"  {layer.id:24} {state:7} {size(record.size):>10}  {record.digest[:19]}", row=True)
     image, plan = built.image, built.plan
-    say(f"{plan.recipe} on {plan.base}: {len(image.layers)} layers, {size(image.size)}, in {result.seconds:.1f} s")
+    say(
+        f"{plan.recipe} on {plan.base}: {len(image.layers)} layers, {size(image.size)}, in {result.seconds:.1f} s",
+        hang=2,
+    )
     for note in plan.notes:
-        say(f"note: {note}")
+        say(f"note: {note}", hang=2)

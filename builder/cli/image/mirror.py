@@ -8,7 +8,7 @@ import typer
 
 from builder.cli.image.plan_all import plan_all
 from builder.cli.options import BaseOption, JsonOption, MirrorOption, OfflineOption, ProfileOption, SetOption
-from builder.cli.output import print_json, say, size
+from builder.cli.output import print_json, print_line, say, size
 from builder.cli.progress import Progress
 from builder.cli.request import PlanRequest, asked_each, open_store, recipe_names
 from builder.errors import BuilderError, NetworkError, PinError
@@ -65,7 +65,7 @@ def mirror(
         print_json(_as_dict(backend.name, report, progress.elapsed) | {"left_out": left_out})
     else:
         for tag, (artifact, _) in sorted(report.artifacts.items()):
-            print(f"{artifact.digest}  {tag}")
+            print_line(f"{artifact.digest}  {tag}", hang=4)
     sent, present = report.sent, report.present
     say(
         f"{backend.name}: {len(sent)} files ({size(sum(sent.values()))}) written, "

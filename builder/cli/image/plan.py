@@ -9,7 +9,7 @@ import typer
 
 from builder.atomic import write_file
 from builder.cli.options import BaseOption, JsonOption, PlatformOption, ProfileOption, RecipeOption, SetOption
-from builder.cli.output import counted, print_json, size
+from builder.cli.output import counted, print_json, print_line, size
 from builder.cli.request import PLATFORM, asked
 from builder.errors import UsageError
 from builder.model.plan import Plan
@@ -44,16 +44,16 @@ def plan(
 
 
 def _print(plan: Plan) -> None:
-    print(f"{plan.recipe} on {plan.base} ({plan.platform})")
+    print_line(f"{plan.recipe} on {plan.base} ({plan.platform})", hang=2)
     if plan.base_image:
-        print(f"  base      {plan.base_image}@{plan.base_manifest}")
+        print_line(f"  base      {plan.base_image}@{plan.base_manifest}", hang=12)
     for layer in plan.layers:
         total = sum(item.size for item in layer.inputs)
         inputs = f"{counted(len(layer.inputs), 'input')}, {size(total)}" if layer.inputs else "no inputs"
-        print(f"  {layer.id:24} {layer.producer:10} {layer.key[:12] or '-':12}  {inputs}")
+        print_line(f"  {layer.id:24} {layer.producer:10} {inputs:22}  {layer.key[:12] or '-'}", row=True)
     for item in plan.env:
         prepended = " (before the base's value)" if item.prepend else ""
-        print(f"  env       {item.name}={item.value}{prepended}  [{item.origin}]")
-    print(f"  command   {' '.join([*(plan.entrypoint or ()), *plan.command])}")
+        print_line(f"  env       {item.name}={item.value}{prepended}  [{item.origin}]", hang=12)
+    print_line(f"  command   {' '.join([*(plan.entrypoint or ()), *plan.command])}", hang=12)
     for note in plan.notes:
-        print(f"  note      {note}")
+        print_line(f"  note      {note}", hang=12)

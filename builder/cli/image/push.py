@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from threading import Lock
 from typing import Annotated, Any
 
 import typer
@@ -24,7 +25,7 @@ from builder.cli.options import (
     RecipeOption,
     SetOption,
 )
-from builder.cli.output import print_json, say, size
+from builder.cli.output import print_json, print_line, say, size
 from builder.cli.progress import Progress
 from builder.cli.proof.keys import KeyOption, read_signing_key
 from builder.cli.request import COMPRESSION, PLATFORM, PlanRequest, asked
@@ -92,7 +93,7 @@ def push(
     built, store = built_image(request, project)
     results = _results(store, built.image.digest, request) if with_results else None
     for note in built.plan.notes:
-        say(f"warning: {note}")
+        say(f"warning: {note}", hang=2)
     client = Registry()
     if dry_run:
         _print_survey(built, targets, client, json=json_)
@@ -115,11 +116,13 @@ def push(
                 request.profile,
                 sorted(request.sets),
             )
-            say(f"  bundle attached as {bundle}")
+            say(f"  bundle attached as {bundle}", hang=4)
             said = statements_about(built_inventory(built, store), built.plan)
             if results is not None:
                 say(f"  results attached as {_attach(target, built.image, results)}")
                 said |= _tested(digest, _outcomes(store, digest))
+                say(f"  results attached as {_attach(target, built.image, results)}", hang=4)
+                said[TESTED] = tested(digest, _outcomes(store, digest))
             attach_statements(client, target, digest, len(built.image.manifest), said, signing)
             signed = f", signed with {signing.name}" if signing is not None else ""
             say(f"  SBOMs and provenance attached{signed}")
@@ -148,18 +151,18 @@ def _targets(references: Sequence[str], recipe: str, project: Project) -> list[R
 def _print_seen(built: Built, target: Reference, revision: Revision | None) -> None:
     """Print what a reader of the registry sees of the image: its labels, and the commit that its bundle names."""
     config = json.loads(built.image.config)
-    say(f"what a reader of {target} sees:")
+    say(f"what a reader of {target} sees:", hang=2)
     size_of = f"{len(built.image.layers)} layers, {size(built.image.size)}"
     say(f"  {'platform':12} {config['os']}/{config['architecture']}, {size_of}")
     labels = config.get("config", {}).get("Labels") or {}
     for name in ("title", "description", "created", "base.name", "source", "licenses"):
         if value := labels.get(f"org.opencontainers.image.{name}"):
-            say(f"  {name:12} {value}")
+            say(f"  {name:12} {value}", hang=15)
     if revision is None:
-        say(f"  {'revision':12} none: the project is not in git")
+        say(f"  {'revision':12} none: the project is not in git, or git is missing", hang=15)
     else:
         changed = "" if revision.clean else ", with changes that are not committed"
-        say(f"  {'revision':12} {revision.commit}{changed} (of the bundle: the image depends on no commit)")
+        say(f"  {'revision':12} {revision.commit}{changed} (of the bundle: the image depends on no commit)", hang=15)
 
 
 def _print_survey(built: Built, targets: Sequence[Reference], client: Registry, *, json: bool) -> None:
@@ -180,8 +183,11 @@ def _print_survey(built: Built, targets: Sequence[Reference], client: Registry, 
         done.append({"reference": str(target), "digest": built.image.digest, "bytes": total, "layers": rows})
         if not json:
             for digest, layer in layers.items():
-                print(f"  {names.get(digest, 'base'):24} {found[digest]:9} {size(layer.size):>10}  {digest[:19]}")
-            print(f"{target}: {', '.join(f'{action} {size(count)}' for action, count in total.items())}")
+                print_line(
+                    f"  {names.get(digest, 'base'):24} {found[digest]:9} {size(layer.size):>10}  {digest[:19]}",
+                    row=True,
+                )
+            print_line(f"{target}: {', '.join(f'{action} {size(count)}' for action, count in total.items())}", hang=2)
     if json:
         print_json(done)
 
@@ -191,11 +197,14 @@ def _print_blobs(built: Built) -> Callable[[Digest, str, int], None]:
     names = {record.digest: name for name, record in built.records.items()}
     blobs = {layer.digest for layer in built.image.layers}
     done: list[Digest] = []
+    lock = Lock()
 
     def listener(digest: Digest, state: str, count: int) -> None:
-        done.append(digest)
-        place = f"[{len(done)}/{len(blobs)}]"
-        say(f"  {place:>7} {names.get(digest, 'base'):24} {state:9} {size(count):>10}  {digest[:19]}")
+        # In one piece: several threads push, and the numbers come in order.
+        with lock:
+            done.append(digest)
+            place = f"[{len(done)}/{len(blobs)}]"
+            say(f"  {place:>7} {names.get(digest, 'base'):24} {state:9} {size(count):>10}  {digest[:19]}", row=True)
 
     return listener
 

@@ -57,7 +57,8 @@ class Sending:
 
             console = Console(stderr=True)
             self._live = Live(console=console, refresh_per_second=2, transient=True, get_renderable=self.text)
-            self._live.start()
+            # At once: rich does not erase a display that it has not shown yet, when several threads print.
+            self._live.start(refresh=True)
         return self
 
     def __exit__(

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from builder.atomic import check_writable
 from builder.cli.image.test_subject import Subject, find_subject
 from builder.cli.image.test_tiers import TIERS, TestRequest, check_only, not_requested, run_tiers
 from builder.cli.link import check_link
@@ -160,7 +161,10 @@ def _check_reports(*files: Path | None) -> None:
     for file in files:
         if file is None:
             continue
-        if not file.parent.is_dir():
-            raise _not_writable(file, "there is no such folder")
-        if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+        if file.is_dir() or (file.exists() and not os.access(file, os.W_OK)):
             raise _not_writable(file, "it is a folder" if file.is_dir() else "permission denied")
+        try:
+            check_writable(file.parent)
+        except OSError:
+            why = "no file can be made there" if file.parent.is_dir() else "there is no such folder"
+            raise _not_writable(file, why) from None

@@ -61,7 +61,7 @@ def run_tiers(subject: Subject, request: TestRequest) -> Report:
     checks = [check for check in subject.checks if request.picks(check)]
     report = Report(subject.image.digest)
     total = sum(layer.size for layer in subject.image.layers)
-    say(f"{subject.name}: reading {counted(len(subject.image.layers), 'layer')}, {size(total)}")
+    say(f"{subject.name}: reading {counted(len(subject.image.layers), 'layer')}, {size(total)}", hang=2)
     if "static" in request.tiers:
         report.add(run_static_tier(subject, checks, [check for check in ALWAYS if request.picks(check)]))
     if "cpu" in request.tiers:
@@ -91,7 +91,7 @@ def _print_layers(subject: Subject) -> Callable[[int, LayerBlob], None]:
         done.append(number)
         place = f"[{len(done)}/{len(subject.image.layers)}]"
         name = "base" if number < subject.base_layers else subject.image.names[number] or "?"
-        say(f"  {place:>7} {name:24} read {size(blob.size):>10}  {blob.digest[:19]}")
+        say(f"  {place:>7} {name:24} read {size(blob.size):>10}  {blob.digest[:19]}", row=True)
 
     return listener
 

@@ -6,14 +6,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from builder.attest.score import Score, image_level, scores
-from builder.cli.output import counted, print_json, say
+from builder.cli.output import counted, print_json, print_line, say
 from builder.cli.proof.keys import read_public_keys
 from builder.cli.proof.people import read_statements
 from builder.model.reference import Reference
 from builder.registry.client import Registry
 from builder.registry.signed import Said
 from builder.smoke.image.remote import remote_image
-from builder.text import printable
 
 
 def show_score(name: str, signed_by: list[Path] | None, *, json: bool) -> None:
@@ -35,10 +34,10 @@ def show_score(name: str, signed_by: list[Path] | None, *, json: bool) -> None:
     if json:
         print_json({"image": image.digest, "score": level, "layers": [asdict(item) for item in layers]})
         return
-    print(f"{reference.pinned(image.digest)}: {level}")
+    print_line(f"{reference.pinned(image.digest)}: {level}", hang=2)
     width = max((len(item.name) for item in layers), default=0)
     for item in layers:
-        print(printable(f"  {item.name:{width}}  {item.level:17}  {_shown(item)}".rstrip()))
+        print_line(f"  {item.name:{width}}  {item.level:17}  {_shown(item)}".rstrip(), hang=4)
 
 
 def _shown(score: Score) -> str:

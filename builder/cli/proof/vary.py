@@ -60,7 +60,7 @@ def vary(
 
 def _say(result: Varied) -> None:
     about = result.reason or (f"{counted(len(result.layers), 'layer')} in {result.seconds:.0f} s")
-    say(f"  {result.variation:42} {result.outcome:10}  {about}")
+    say(f"  {result.variation:42} {result.outcome:10}  {about}", hang=4)
     for item in result.changed:
         say(f"    layer {item.layer}{f': {item.cause}' if item.cause else ''}")
         for line in item.files:

@@ -20,11 +20,11 @@ def verdict_on(compared: Sequence[Compared], said: Sequence[Compared], where: st
     for item in (*compared, *said):
         digest = item.expected[:19] if item.expected is not None else ""
         detail = f"  {item.detail}" if item.detail else ""
-        say(one_line(f"  {item.part:24} {item.outcome:17}  {digest}{detail}"), status=item.outcome)
+        say(one_line(f"  {item.part:24} {item.outcome:17}  {digest}{detail}"), status=item.outcome, hang=4)
         for line in item.files:
-            say(one_line(f"    {line}"))
+            say(one_line(f"    {line}"), hang=6)
         if item.cause:
-            say(one_line(f"    likely cause: {item.cause}"))
+            say(one_line(f"    likely cause: {item.cause}"), hang=6)
     done = sum(item.outcome != "not compared" for item in compared)
     say(f"compared {done} of {counted(len(compared), 'part')}")
     if not done:

@@ -20,7 +20,7 @@ from builder.cli.recipe.new import check_new_name
 from builder.cli.recipe.schema import with_schema, write_schema
 from builder.errors import PinError, UsageError
 from builder.lock.findings import LockReport
-from builder.lock.freshness import REQUESTS
+from builder.lock.freshness import REQUESTS, entries
 from builder.lock.refresh import refresh
 from builder.lock.requesting import with_request
 from builder.lock.selection import LockContext
@@ -69,7 +69,7 @@ def add(
     base: Annotated[str, typer.Option("--base", help="The base that they are for.")] = "hermetic-0.23",
     beside: Annotated[
         list[str] | None,
-        typer.Option("--beside", help="A layer of the same recipes, whose wheels are left out too. May be repeated."),
+        typer.Option("--beside", help="A layer of the same recipes: what it brings is left out too. May be repeated."),
     ] = None,
 ) -> None:
     """Write a layer of wheels or Debian packages, its request and its lock.
@@ -79,11 +79,7 @@ def add(
     """
     if kind not in ("wheels", "debs"):
         raise UsageError(f"cannot add {kind!r}", id="add-kind-unknown", cause="one of wheels, debs")
-    check_new_name(name)
-    if kind == "debs" and beside:
-        raise UsageError(
-            "--beside is for wheels", id="add-debs-beside", next="name all packages of the recipe in one layer"
-        )
+    check_new_name(name, layer=True)
     names = [_distribution(text) if kind == "wheels" else _package(text) for text in requirements]
     project = Project()
     chosen = _base(project, base)
@@ -91,12 +87,11 @@ def add(
     layer = folder / "dockerfiles/layers" / name / "layer.yaml"
     if name in project.layer_names() and not layer.exists():
         raise UsageError(f"builder has a layer {name} already", id="add-layer-bundled", next="choose another name")
+    others = [lock for other in beside or () for lock in _locks(project, chosen, kind, other)]
     if kind == "wheels":
-        sections = _installed(project, chosen)
-        sections += tuple(lock for other in beside or () for lock in _locks(project, chosen, other))
-        made = _wheels(project, chosen, name, names, requirements, sections)
+        made = _wheels(project, chosen, name, names, requirements, (*_installed(project, chosen), *others))
     else:
-        made = _debs(project, chosen, name, names, requirements)
+        made = _debs(project, chosen, name, names, requirements, others)
     text = LAYER.format(
         name=name,
         title=f"{', '.join(names)} and what they need" if len(names) > 1 else f"{names[0]} and what it needs",
@@ -154,19 +149,22 @@ def _wheels(
     return _Addition(template, section, request, inputs, "".join(checks))
 
 
-def _debs(project: Project, base: Base, name: str, names: list[str], packages: list[str]) -> _Addition:
-    """Raises UsageError for a base without a root of Debian packages, and for packages that the root has."""
+def _debs(
+    project: Project, base: Base, name: str, names: list[str], packages: list[str], others: list[str]
+) -> _Addition:
+    """Raises UsageError for a base without a root of Debian packages, and for packages that are there already."""
     root = _root(project, base)
-    have = {deb.package: deb.version for deb in root.packages}
+    sections = (root, *map(project.section, others))
+    have = {deb: (section.name, item.version) for section in sections for deb, item in entries(section).items()}
     if there := next((each for each in names if each in have), None):
-        raise UsageError(
-            f"base {base.name} has {there} {have[there]} already", id="add-deb-there", next=f"leave out {there}"
-        )
+        section, version = have[there]
+        what = f"base {base.name}" if section == root.name else f"section {section}"
+        raise UsageError(f"{what} has {there} {version} already", id="add-deb-there", next=f"leave out {there}")
     request = DebRequest(
         suite=root.request.suite,
         architecture=root.request.architecture,
-        packages=tuple("".join(each.split()) for each in packages),
-        without=(root.name,),
+        packages=tuple(map(_plain, packages)),
+        without=(root.name, *others),
     )
     section = f"{name}-{root.name}"
     checks = (
@@ -192,8 +190,13 @@ def _root(project: Project, base: Base) -> DebLock:
     )
 
 
+def _plain(text: str) -> str:
+    """A name and its version, without spaces around the sign: as in `strace >= 6`."""
+    return re.sub(r"\s*>=\s*", ">=", text.strip())
+
+
 def _package(text: str) -> str:
-    found = _DEB.fullmatch("".join(text.split()))
+    found = _DEB.fullmatch(_plain(text))
     if not found:
         raise UsageError(
             f"{text!r} is not a Debian package",
@@ -239,13 +242,15 @@ def _installed(project: Project, base: Base) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _locks(project: Project, base: Base, layer: str) -> list[str]:
-    """The sections of a layer's wheels on this base. Raises UsageError, PinError."""
+def _locks(project: Project, base: Base, kind: str, layer: str) -> list[str]:
+    """The sections of a layer's wheels or Debian packages on this base. Raises UsageError, PinError."""
     use = make_use(project, layer, {}, set(), f"--beside {layer}")
-    scope = Scope(project, use, base, None)
-    names = [scope.text(group.lock) for group in use.source.definition.inputs.wheels if scope.holds(group.when)]
+    scope, inputs = Scope(project, use, base, None), use.source.definition.inputs
+    names = [scope.text(group.lock) for group in inputs.wheels if scope.holds(group.when)]
+    if kind == "debs":
+        names = [scope.text(inputs.debs)] if inputs.debs is not None else []
     if not names:
-        raise UsageError(f"layer {layer} has no wheels", id="add-beside-without-wheels", next="leave out --beside")
+        raise UsageError(f"layer {layer} has no {kind}", id="add-beside-without-wheels", next="leave out --beside")
     for name in names:
         project.section(name)
     return names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -59,9 +60,9 @@ def lint(
         print_json(as_sarif(shown, wrong))
     else:
         for each in wrong:
-            print_line(refused_as_text(each), status="error")
+            _print(each)
         for item in shown:
-            print_line(as_text(item), status=item.level)
+            print_line(as_text(item), status=item.level, hang=2)
     if wrong:
         raise InvalidError(
             f"{counted(len(wrong), 'problem')} that plan, build or test would refuse",
@@ -80,7 +81,17 @@ def lint(
     own = recipes or own_recipes(project)
     others = 0 if recipes else len(project.recipe_names()) - len(own)
     shipped = f", and the rules of {counted(others, 'shipped recipe')}" if others else ""
-    say(f"checked {counted(len(own), 'recipe')}{shipped}: nothing is refused, no rule is broken")
+    say(f"checked {counted(len(own), 'recipe')}{shipped}: nothing is refused, no rule is broken", hang=2)
+
+
+def _print(item: Refused) -> None:
+    """Print a refusal. On a terminal its step is a line of its own, which stays whole: a command to be pasted."""
+    text, step = refused_as_text(item), item.error.next
+    if step and sys.stdout.isatty():
+        print_line(text.removesuffix(f"; {step}"), status="error", hang=2)
+        print_line(f"  next: {step}")
+    else:
+        print_line(text, status="error")
 
 
 def refused_as_text(item: Refused) -> str:

@@ -14,6 +14,7 @@ from builder.cli.recipe.new_base import new_base
 from builder.cli.recipe.schema import with_schema, write_schema
 from builder.errors import UsageError
 from builder.knowledge.families import has_experts, weights_of
+from builder.plan.use import RESERVED
 from builder.project import Project
 
 NO_MODEL = "owner/model"
@@ -122,7 +123,7 @@ def new(
 
     A base is hermetic: `builder new base hermetic-0.31 --vllm 0.31.0` resolves and locks all of its packages.
     """
-    check_new_name(name)
+    check_new_name(name, layer=kind == "layer")
     if kind == "recipe" and layer and not extends:
         raise UsageError("--layer belongs to a variant", id="new-layer-without-extends", next="add --extends RECIPE")
     given = {"model": model, "base": base, "extends": extends, "layer": layer, "compiled": compiled, "vllm": vllm}
@@ -158,13 +159,14 @@ def new(
     say(f"next: {hint}")
 
 
-def check_new_name(name: str) -> None:
+def check_new_name(name: str, *, layer: bool = False) -> None:
     """Raises UsageError for a name that no recipe or layer can have."""
-    if not re.fullmatch(r"[a-z][a-z0-9._-]{0,63}", name):
+    if not re.fullmatch(r"[a-z][a-z0-9._-]{0,63}", name) or (layer and name in RESERVED):
         raise UsageError(
             f"{name!r} is not a valid name",
             id="name-invalid",
-            cause="up to 64 lower-case letters, digits, dots, hyphens and underscores, a letter first",
+            cause="up to 64 lower-case letters, digits, dots, hyphens and underscores, a letter first; "
+            f"a layer is not {', '.join(RESERVED)}",
         )
 
 

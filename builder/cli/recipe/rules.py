@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from builder.cli.options import JsonOption
-from builder.cli.output import print_json, print_table
+from builder.cli.output import print_json, print_line, print_table
 from builder.knowledge.rule import Rule, all_rules, find_rule
 
 
@@ -26,9 +26,9 @@ def rules(
     if json_:
         print_json(_as_json(rule))
         return
-    print(f"{rule.id}  {rule.title} ({rule.severity})")
+    print_line(f"{rule.id}  {rule.title} ({rule.severity})", hang=2)
     for name, text in (("scope", rule.scope), ("why", rule.why), ("fix", rule.fix), ("source", rule.source)):
-        print(f"  {name:8}{text}")
+        print_line(f"  {name:8}{text}", hang=10)
 
 
 def _as_json(item: Rule) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,11 +10,11 @@ import typer
 import yaml
 
 from builder.cli.options import JsonOption
-from builder.cli.output import print_json
+from builder.cli.output import print_json, print_line, terminal_width
 from builder.cli.proof.score import show_score
 from builder.cli.recipe.list import base_row, print_rows
 from builder.errors import UsageError
-from builder.guide.summary import base_facts, recipe_summary
+from builder.guide.summary import WIDTH, base_facts, recipe_summary
 from builder.project import Project
 from builder.text import closest
 
@@ -49,7 +50,7 @@ def show(
         if json_:
             print_json({**_data(recipe), "bases": base_facts(project, recipe)})
         else:
-            print(recipe_summary(project, recipe))
+            print(recipe_summary(project, recipe, min(WIDTH, terminal_width()) if sys.stdout.isatty() else WIDTH))
         return
     if name in project.layer_names():
         data = _data(project.layer(name).definition)
@@ -73,7 +74,12 @@ def show(
     if json_:
         print_json(data)
     else:
-        print(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=110), end="")
+        _print(data)
+
+
+def _print(data: dict[str, Any]) -> None:
+    for line in yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=sys.maxsize).splitlines():
+        print_line(line, hang=len(line) - len(line.lstrip()) + 4)
 
 
 def _data(model: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import typer
 
 from builder.cli.image.built import built_image, image_name
 from builder.cli.options import BaseOption, JsonOption, ProfileOption, SetOption
-from builder.cli.output import print_json, say, size
+from builder.cli.output import counted, print_json, print_line, say, size
 from builder.cli.proof.policy import ImagePolicy, enforce, image_policy
 from builder.cli.request import COMPRESSION, PLATFORM, asked, check_tag, open_store
 from builder.digest import Digest
@@ -25,7 +25,6 @@ from builder.share.parcel import Parcel, parcel_of
 from builder.share.tunnel import checked_host
 from builder.share.way import Via
 from builder.store.store import Store
-from builder.text import printable
 
 
 def deploy(
@@ -96,7 +95,7 @@ def print_result(
         print_json({"image": parcel.digest, "name": name, "hosts": rows})
     else:
         for one, text in zip(hosts, texts, strict=True):
-            print(printable(f"{one}  {name}  {parcel.digest[:19]}  {text}"))
+            print_line(f"{one}  {name}  {parcel.digest[:19]}  {text}", hang=2)
     if failed:
         host, error = failed[0]
         assert isinstance(error, BuilderError)
@@ -115,6 +114,7 @@ def _deployed(hosts: list[str], parcel: Parcel, store: Store, name: str, via: st
     with Via(via, hosts, parcel, store) if via else nullcontext() as relay:
 
         def act(host: str) -> str:
+            say(f"{host}: its docker takes what it lacks of {counted(len(parcel.layers), 'layer')}", hang=2)
             done = deploy_to(host, parcel, store, name, say, via=relay)
             return f"pulled {done.moved} in {done.seconds:.1f} s" if done.moved else "had the image"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Annotated
 
 import typer
@@ -10,7 +11,10 @@ import typer
 from builder.bench.measure import SCENARIOS, Scenario, measure
 from builder.bench.server import Server
 from builder.cli.options import JsonOption
-from builder.cli.output import print_json, say
+from builder.cli.output import print_json, print_line, say, terminal_width
+
+_NUMBERS = 51
+"""Columns of the numbers of a scenario."""
 
 
 def bench(
@@ -40,22 +44,30 @@ def bench(
     for number, scenario in enumerate(chosen):
         say(
             f"{scenario.name}: {runs} x {concurrency} x about {scenario.prompt_tokens} tokens in, "
-            f"{scenario.output_tokens} out"
+            f"{scenario.output_tokens} out",
+            hang=2,
         )
         results.append(measure(server, scenario, runs, warm_up=number == 0, concurrency=concurrency))
     if json_:
         print_json({"url": server.url, "model": server.model, "results": [item.to_json() for item in results]})
         return
-    print(f"{'scenario':28} {'prompt':>7} {'output':>7} {'TTFT s':>8} {'total s':>8} {'prefill/s':>10} {'decode/s':>9}")
-    for item in results:
+    names = ["scenario", *(item.scenario for item in results)]
+    width = max(map(len, names))
+    if sys.stdout.isatty() and width + _NUMBERS > terminal_width():
+        # The numbers of a longer name are below it.
+        width = len(names[0])
+        names = [name if len(name) <= width else f"{name}\n{'':{width}}" for name in names]
+    print(
+        f"{names[0]:{width}} {'prompt':>7} {'output':>6} {'TTFT s':>7} {'total s':>8} {'prefill/s':>9} {'decode/s':>8}"
+    )
+    for name, item in zip(names[1:], results, strict=True):
         rates = [f"{rate:.1f}" if rate is not None else "-" for rate in (item.prefill, item.decode)]
         print(
-            f"{item.scenario:28} {item.prompt_tokens:7} {item.output_tokens:7} {item.ttft:8.3f} {item.total:8.3f} "
-            f"{rates[0]:>10} {rates[1]:>9}"
+            f"{name:{width}} {item.prompt_tokens:7} {item.output_tokens:6} {item.ttft:7.3f} {item.total:8.3f} "
+            f"{rates[0]:>9} {rates[1]:>8}"
         )
         if item.together is not None:
-            print(
-                f"{item.concurrency} requests at once: {item.together:.1f} tokens/s together; the rates above are one's"
-            )
+            together = f"{item.concurrency} requests at once: {item.together:.1f} tokens/s together"
+            print_line(f"{together}; the rates above are one's", hang=2)
         for warning in item.warnings:
-            say(f"  {item.scenario}: {warning}")
+            say(f"  {item.scenario}: {warning}", hang=4)

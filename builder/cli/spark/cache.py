@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from builder.cli.options import JsonOption
-from builder.cli.output import print_json, say, size
+from builder.cli.output import print_json, print_line, say, size
 from builder.errors import EngineError
 from builder.serve.spec import COMPILE_CACHE, cache_folder
 
@@ -50,14 +50,14 @@ def cache(
         print_json([asdict(item) for item in kept])
     else:
         for item in kept:
-            print(f"{size(item.size):>9}  {item.folder[:64]:64}  {item.image or 'no such image'}")
+            print_line(f"{size(item.size):>9}  {item.folder[:64]:64}  {item.image or 'no such image'}", hang=11)
     total = size(sum(item.size for item in gone))
     if prune:
         say(f"deleted {len(gone)} of {len(found)} folders, {total}")
     elif gone:
         say(f"{len(gone)} of {len(found)} belong to no image, {total}: builder cache --prune")
     elif not found:
-        say(f"nothing was compiled yet: {root} has no folder")
+        say(f"nothing was compiled yet: {root} has no folder", hang=2)
 
 
 def _names() -> dict[str, str]:

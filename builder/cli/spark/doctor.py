@@ -45,8 +45,9 @@ def doctor(
         print_json([asdict(item) for item in answers])
     else:
         for item in answers:
-            fix = f"\n{'':23} fix: {item.fix}" if item.fix else ""
-            print_line(f"{item.state:8} {item.id:14} {item.message}{fix}", status=item.state)
+            print_line(f"{item.state:8} {item.id:14} {item.message}", status=item.state, hang=24)
+            if item.fix:
+                print_line(f"{'':23} fix: {item.fix}")
     failed = [item.id for item in answers if item.state == "failed"]
     if failed:
         count = counted(len(failed), "check")

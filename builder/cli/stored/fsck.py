@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from builder.cli.options import JsonOption
-from builder.cli.output import counted, print_json, say, size
+from builder.cli.output import counted, print_json, print_line, say, size
 from builder.cli.request import open_store
 from builder.errors import PinError
 from builder.store.fsck import check
@@ -28,7 +28,7 @@ def fsck(
     store = open_store()
     found = check(store, repair=repair)
     for fault in found.faults:
-        say(f"{'removed' if repair else 'damaged'}: {fault.path}: {fault.problem}")
+        say(f"{'removed' if repair else 'damaged'}: {fault.path}: {fault.problem}", hang=2)
     about = f"{counted(found.blobs, 'blob')} ({size(found.size)}), {counted(found.layers, 'layer')}"
     about += f", {counted(found.images, 'image')} at {store.root}"
     if found.faults and not repair:
@@ -44,4 +44,4 @@ def fsck(
     if json_:
         print_json({**asdict(found), "repaired": bool(found.faults)})
     else:
-        print(f"{about}: {f'{len(found.faults)} removed' if found.faults else 'clean'}")
+        print_line(f"{about}: {f'{len(found.faults)} removed' if found.faults else 'clean'}", hang=2)

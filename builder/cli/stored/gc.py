@@ -10,13 +10,12 @@ from typing import Annotated
 import typer
 
 from builder.cli.options import JsonOption
-from builder.cli.output import print_json, say, size
+from builder.cli.output import print_json, print_line, say, size
 from builder.cli.request import open_store
 from builder.cli.stored.gc_cache import gc_cache
 from builder.errors import UsageError
 from builder.store.gc import collect
 from builder.store.retention import GcReport, Policy
-from builder.text import printable
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -65,7 +64,7 @@ def gc(
         return
     _print(report, named=dry_run)
     verb = "would be freed" if dry_run else "freed"
-    print(f"{size(report.freed)} {verb} at {store.root}")
+    print_line(f"{size(report.freed)} {verb} at {store.root}", hang=2)
 
 
 def age(text: str | None) -> float | None:
@@ -99,15 +98,17 @@ def space(text: str | None) -> int | None:
 def _print(report: GcReport, *, named: bool) -> None:
     if named:
         for item in report.gone:
-            print(f"{item.kind:10} {size(item.size):>10}  {item.digest[:19]:19}  {printable(item.name)}")
+            print_line(f"{item.kind:10} {size(item.size):>10}  {item.digest[:19]:19}  {item.name}", hang=4)
     for image in report.images:
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(image["used"]))
-        say(f"kept: {image['recipe']} on {image['base']}, {str(image['digest'])[:19]}, last used {used}")
+        say(f"kept: {image['recipe']} on {image['base']}, {str(image['digest'])[:19]}, last used {used}", hang=2)
     print(f"{'':10} {'removed':>8} {'bytes':>10} {'kept':>8} {'bytes':>10}")
     for kind, gone in report.removed.items():
         kept = report.kept[kind]
         row = f"{kind:10} {gone.count:>8} {size(gone.size):>10} {kept.count:>8} {size(kept.size + kept.linked):>10}"
-        print(row + (f"  ({size(gone.linked)} more stay: other folders link to them)" if gone.linked else ""))
+        print_line(
+            row + (f"  ({size(gone.linked)} more stay: other folders link to them)" if gone.linked else ""), hang=4
+        )
 
 
 def _as_dict(report: GcReport, dry_run: bool) -> dict[str, object]:

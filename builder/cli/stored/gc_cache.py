@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 from builder.cache.cache import cache_place
 from builder.cache.expire import delete, older, survey
-from builder.cli.output import counted, print_json, say, size
+from builder.cli.output import counted, print_json, print_line, say, size
 from builder.errors import UsageError
 from builder.registry.client import Registry
-from builder.text import one_line, printable
+from builder.text import one_line
 
 
 def gc_cache(cache: str, seconds: float | None, *, dry_run: bool, json: bool) -> None:
@@ -41,9 +41,9 @@ def gc_cache(cache: str, seconds: float | None, *, dry_run: bool, json: bool) ->
         return
     for item, row in zip(gone, rows, strict=True):
         name = one_line(item.name)[:64] or "?"
-        print(printable(f"{name:24} {size(item.size):>10}  {item.key[:12]}  {row['built'] or '-'}"))
+        print_line(f"{name:24} {size(item.size):>10}  {item.key[:12]}  {row['built'] or '-'}", hang=4)
     verb = "would be deleted" if dry_run else "deleted"
     total = size(sum(item.size for item in gone))
-    print(f"{counted(len(gone), 'layer')} ({total}) {verb} in {cache}, {len(found) - len(gone)} kept")
+    print_line(f"{counted(len(gone), 'layer')} ({total}) {verb} in {cache}, {len(found) - len(gone)} kept", hang=2)
     if gone and not dry_run:
         say("the registry frees the space in its own garbage collection")

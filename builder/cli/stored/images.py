@@ -35,7 +35,7 @@ def images(
     if json_:
         print_json(rows)
     elif rows:
-        print_table([_short(row) for row in rows], COLUMNS, needed=3)
+        print_table([_short(row) for row in rows], COLUMNS, needed=2)
     else:
         say(f"no image{f' of {recipe}' if recipe else ''} in {store.root}; next: builder build {recipe or 'RECIPE'}")
 

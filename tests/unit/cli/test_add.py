@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from builder.model.yamlfile import parse_yaml
 from tests.support.cli import Cli
 from tests.support.debs import deb
 from tests.support.mirror import Mirror
-from tests.support.project import LOCKED
+from tests.support.project import LOCKED, Sample
 from tests.support.wheels import wheel, wheel_name
 
 DEB = Deb(package="aa", version="1", architecture="all", path="pool/a.deb", sha256="a" * 64, size=1)
@@ -57,6 +58,17 @@ def test_a_layer_of_wheels_takes_four_commands(own: Cli) -> None:
     assert own(*ADD).code == 0, "adding again changes nothing"
 
 
+def test_a_layer_of_wheels_beside_another_of_the_project(own: Cli, mirror: Mirror) -> None:
+    data = wheel("epsilon", {"epsilon/__init__.py": ""}, requires=["delta", "alpha"])
+    mirror.wheels["epsilon"] = {wheel_name("epsilon", "1.0"): data}
+    assert own(*ADD).code == 0
+    added = own("add", "wheels", "more", "epsilon>=1", "--base", "tiny", "--beside", "extra")
+    assert added.code == 0, added.err
+    section = json.loads((own.folder / "project/recipes/locks/more-0.20.0-cp313.json").read_text())
+    assert [item["name"] for item in section["wheels"]] == ["epsilon"]
+    assert own("lock", "--check", "extra-0.20.0-cp313", "more-0.20.0-cp313").code == 0
+
+
 def test_a_request_that_cannot_be_resolved_leaves_no_file(own: Cli) -> None:
     said = own("add", "wheels", "extra", "nowhere>=1", "--base", "hermetic")
     assert said.code in (4, 6)
@@ -70,7 +82,7 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     (("add", "debs", "extra", "X"), "package-name-invalid"),
     (("add", "debs", "extra", "./x.deb"), "package-name-invalid"),
     (("add", "debs", "extra", "x>1"), "package-name-invalid"),
-    (("add", "debs", "extra", "jq", "--beside", "audio"), "add-debs-beside"),
+    (("add", "debs", "extra", "jq", "--base", "tiny", "--beside", "placed"), "add-beside-without-wheels"),
     (("add", "debs", "extra", "jq", "--base", "ngc-26.04"), "base-debs-unknown"),
     (("add", "debs", "extra", "jq", "tool", "--base", "tiny"), "add-deb-there"),
     (("add", "wheels", "Extra", "x"), "name-invalid"),
@@ -165,6 +177,55 @@ def test_packages_over_a_root_are_listed_and_checked(packaged: Cli) -> None:
         "pkg:deb/debian/jq@1?arch=all",
         "pkg:deb/debian/tool@1?arch=all",
     ]
+
+
+def packages(small: Sample, name: str, *names: str, without: list[str]) -> None:
+    """A layer of packages."""
+    small.add_debs(name, {each: deb(each, {f"usr/bin/{each}": each}) for each in names})
+    small.files[f"recipes/locks/{name}.json"]["request"]["without"] = without
+    layer = small.files["dockerfiles/layers/tools/layer.yaml"]
+    small.files[f"dockerfiles/layers/{name}/layer.yaml"] = {
+        **layer,
+        "name": name,
+        "inputs": {"debs": name},
+        "checks": [],
+    }
+
+
+def test_two_layers_that_bring_one_package_are_refused_with_the_command_to_repeat(
+    packaged: Cli, mirror: Mirror
+) -> None:
+    small = packaged.small
+    packages(small, "more", "jq", "tree", without=["tiny-root"])
+    small.files["recipes/tiny.yaml"]["layers"] = ["tools", "more", "entrypoint"]
+    said = packaged("plan", "tiny")
+    said.failed(4, "debs-twice")
+    assert "layers more and tools both bring jq" in said.err
+    assert "next:  builder add debs more jq tree --base tiny --beside tools\n" in said.err
+    assert "[debs-twice]" in packaged("lint", "tiny").out
+    packages(small, "more", "tree", without=["tiny-root", "tools"])
+    small.serve(mirror)
+    assert packaged("build", "tiny").code == 0
+    small.files["recipes/tiny.yaml"]["layers"] = ["more", "entrypoint"]
+    packaged("plan", "tiny").failed(4, "debs-of-another-root")
+
+
+def test_packages_that_another_layer_brings_are_left_out(packaged: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[set[str]] = []
+
+    def resolve(request: DebRequest, roots: object, present: Sequence[Deb]) -> tuple[Deb, ...]:
+        asked.append({each.package for each in present})
+        return (DEB.model_copy(update={"package": "tree"}),)
+
+    monkeypatch.setattr("builder.lock.sections.resolve_debs", resolve)
+    packaged.keep = True
+    more = ("add", "debs", "more", "tree", "--base", "tiny", "--beside", "tools")
+    added = packaged(*more)
+    assert added.code == 0, added.err
+    assert asked == [{"base-passwd", "tool", "jq"}]
+    section = json.loads((packaged.folder / "project/recipes/locks/more-tiny-root.json").read_text())
+    assert section["request"]["without"] == ["tiny-root", "tools"]
+    packaged("add", "debs", "more", "jq", *more[4:]).failed(2, "add-deb-there")
 
 
 def test_packages_of_another_root_are_refused(packaged: Cli) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from builder.errors import InvalidError
+from builder.lock.freshness import requested
+from builder.lock.sections import select
 from builder.model.lock import WheelLock
 from builder.model.lockfile import load_requests, load_section, section_text, write_section
 from tests.support.errors import fails
@@ -121,7 +123,7 @@ def test_requests_may_share_values_by_anchor(tmp_path: Path) -> None:
     [
         ("without: [one]", "without: [three]", "request-without-unknown"),
         ("without: [one]", "without: [two]", "request-without-unknown"),
-        ("constraints: *shared", "without: [two]", "request-without-nested"),
+        ("constraints: *shared", "without: [two]", "request-without-circular"),
         ("platform:", "platfrom:", "key-unknown"),
         ("wheels:", "debs: {one: {suite: x, architecture: arm64, packages: [a]}}\nwheels:", "request-name-twice"),
     ],
@@ -130,3 +132,11 @@ def test_invalid_requests(tmp_path: Path, old: str, new: str, id: str) -> None:
     (tmp_path / "requests.yaml").write_text(REQUESTS.replace(old, new, 1))
     with fails(InvalidError, id):
         load_requests(tmp_path / "requests.yaml")
+
+
+def test_a_section_may_leave_out_one_that_leaves_out_another(tmp_path: Path) -> None:
+    third = '  a-third: {requirements: [c], without: [one, two], python: "3.13", platform: aarch64-manylinux_2_39}\n'
+    (tmp_path / "requests.yaml").write_text(REQUESTS.replace("wheels:\n", "wheels:\n" + third))
+    requests = load_requests(tmp_path / "requests.yaml")
+    assert [*requested(requests)] == ["one", "two", "a-third"]
+    assert select(requests, ["two"]) == ["two", "a-third"]

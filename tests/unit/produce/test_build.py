@@ -14,6 +14,7 @@ from builder.errors import EngineError, PinError, UsageError
 from builder.events import Event
 from builder.model.plan import Plan
 from builder.produce.image import assembled
+from builder.store.images import earlier_seconds
 from builder.store.store import Store
 from tests.support.engine import FakeEngine
 from tests.support.errors import fails
@@ -150,6 +151,32 @@ def test_progress_has_byte_counts_and_the_engines_output(make_plan: MakePlan, mi
     fetched = [event for event in runner.events if event.layer == "root" and event.state == "fetching"]
     assert fetched[-1].done == fetched[-1].total > 0
     assert runner.lines == ["compiled: building compiled"]
+
+
+def test_only_what_is_missing_is_counted_as_fetched(make_plan: MakePlan, mirror: Mirror, runner: Runner) -> None:
+    plan = make_plan()
+    runner.build(plan.only({"wheels-other"}))
+    group = next(layer for layer in plan.layers if layer.id == "wheels-other")
+    gone = group.inputs[0]
+    runner.store.discard(gone.digest)
+    runner.store.discard(runner.store.layer(group.key).digest)  # type: ignore[union-attr]
+    runner.events.clear()
+    runner.build(plan.only({"wheels-other"}))
+    fetched = [event for event in runner.events if event.state == "fetching"]
+    assert {event.total for event in fetched} == {gone.size}, "the other wheel is in the store"
+
+
+def test_a_layer_takes_about_as_long_as_one_of_its_name_took(
+    make_plan: MakePlan, mirror: Mirror, runner: Runner
+) -> None:
+    assert earlier_seconds(runner.store, make_plan().layers) == {}
+    runner.build(make_plan())
+    same = earlier_seconds(runner.store, make_plan().layers)
+    assert same.keys() == {"root", "wheels-alpha", "wheels-other", "compiled", "placed"}
+    other = make_plan(sets={"compiled": {"version": "2.0"}})
+    assert earlier_seconds(runner.store, other.layers).keys() == same.keys() - {"compiled"}
+    runner.build(other)
+    assert earlier_seconds(runner.store, make_plan().layers) == same, "equal parameters come first"
 
 
 def test_two_builds_of_one_store_share_the_work(

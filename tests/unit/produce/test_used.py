@@ -150,7 +150,9 @@ def test_a_damaged_record_of_a_layer_is_not_used(
     one.write_text(data.replace(value, value[:-1] + ("0" if value[-1] != "0" else "1")), "utf-8")
     again = runner.build(plan)
     assert (again.image.digest, again.made) == (first.image.digest, {plan.layers[0].id})
-    assert one.read_text("utf-8") == data
+    differing = {"check", "seconds"}
+    made = json.loads(one.read_text("utf-8"))
+    assert made == json.loads(data) | {name: made[name] for name in differing}
     one.write_bytes(other.read_bytes())
     assert runner.build(plan).image.digest == first.image.digest
 
