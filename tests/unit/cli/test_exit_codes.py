@@ -272,9 +272,9 @@ def test_a_project_that_is_no_folder_is_2(cli: Cli) -> None:
     assert "/no/such/folder" in said.err
 
 
-def test_an_output_that_cannot_be_written_is_5_and_names_the_option(online: Cli) -> None:
+def test_an_output_that_cannot_be_written_is_2_before_the_build(online: Cli) -> None:
     said = online(*BUILD, "--output", "oci:/proc/nowhere/image")
-    said.failed(5, "disk-write-failed")
+    said.failed(2, "layout-not-writable")
     assert "oci:DIR" in said.err
 
 
