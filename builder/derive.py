@@ -137,6 +137,7 @@ def _balanced(sizes: Mapping[str, int], tied: Iterable[set[str]]) -> list[tuple[
     for together in tied:
         joined = set(together).union(*(unit for unit in units if unit & together))
         units = [unit for unit in units if not unit & together] + ([joined] if joined else [])
+    count = min(count, len(units))
     bins: list[list[str]] = [[] for _ in range(count)]
     weights = [0] * count
     for weight, unit in sorted(((sum(sizes[name] for name in unit), sorted(unit)) for unit in units), reverse=True):

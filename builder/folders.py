@@ -77,7 +77,10 @@ class Folders:
 
     def layer_names(self) -> list[str]:
         """All layers, sorted."""
-        paths = (path for root in self.roots for path in root.glob("dockerfiles/layers/*/layer.yaml"))
+        return list(self._once("names", "layers", self._layers))
+
+    def _layers(self, folder: str) -> list[str]:
+        paths = (path for root in self.roots for path in root.glob(f"dockerfiles/{folder}/*/layer.yaml"))
         return sorted({path.parent.name for path in paths})
 
     def section_names(self) -> list[str]:

@@ -7,6 +7,7 @@ changed files.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -42,10 +43,14 @@ class LayerSource:
 
 
 _FAMILY = "hermetic"
+_ALL_FOLDERS = 128 << 20
+"""Bytes of the files in the folders of all layers, which are in memory."""
 
 
 class Project(Folders):
     """Recipes, bases, layers and lock sections; each is read once, on its first use."""
+
+    _left = _ALL_FOLDERS
 
     @cached_property
     def choices(self) -> Choices:
@@ -151,7 +156,9 @@ class Project(Folders):
 
     def _layer(self, name: str) -> LayerSource:
         path = self._definition("layer", f"dockerfiles/layers/{name}/layer.yaml", name, self.layer_names)
-        return LayerSource(_load(path, Layer, name), read_folder(path.parent), path.parent)
+        definition, files = _load(path, Layer, name), read_folder(path.parent, self._left)
+        self._left -= sum(map(len, files.values()))
+        return LayerSource(definition, files, path.parent)
 
     def has_section(self, name: str) -> bool:
         """Whether the lock has this section."""
@@ -169,9 +176,10 @@ class Project(Folders):
                 id="lock-section-missing",
                 where="recipes/locks",
                 cause=closest(name, self.section_names()),
-                next=f"builder lock {name}"
+                # Any text, when a layer.yaml says so.
+                next=f"builder lock {shlex.quote(name)}"
                 if self._is_requested(name)
-                else f"request it in your recipes/locks/requests.yaml, then: builder lock {name}",
+                else f"request it in your recipes/locks/requests.yaml, then: builder lock {shlex.quote(name)}",
             )
         return load_section(path)
 
@@ -190,8 +198,8 @@ class Project(Folders):
         return False
 
     def template(self, name: str) -> str:
-        """The text of a shared Dockerfile template."""
-        return read_text(self._find(f"dockerfiles/{name}"))
+        """The text of a shared Dockerfile template: builder's own, as `render` prints what they say without a check."""
+        return read_text(self.roots[-1] / "dockerfiles" / name)
 
 
 def _load(path: Path, model: type[M], name: str) -> M:

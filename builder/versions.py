@@ -6,6 +6,7 @@ No other module compares versions as text or splits them into numbers.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
@@ -56,6 +57,7 @@ def same_nccl(version: str, wanted: str) -> bool:
     return have is not None and have == semantic(wanted)
 
 
+@lru_cache(1024)
 def python_version(text: str | None) -> Version:
     """A version as PEP 440 compares it (vLLM's, a wheel's), up to its first hyphen.
 

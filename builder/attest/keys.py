@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import shlex
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -88,7 +89,7 @@ def public_key(pem: bytes, where: str) -> PublicKey:
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     if b"PRIVATE KEY" in pem:
-        next = f"openssl pkey -in {where} -pubout -out key.pub"
+        next = f"openssl pkey -in {shlex.quote(where)} -pubout -out key.pub"
         raise _refused("it is a private key, where a public one is expected", where, next=next)
     try:
         key = load_pem_public_key(pem)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
-import tarfile
 import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from builder.errors import InvalidError
+from builder.unpack.bounds import RATIO, Budget, Unpacked
+from builder.unpack.entry import UnpackError
+from builder.unpack.tar import Archive
 
 _FILE_LIMIT = 16 << 20
 _ARCHIVE_LIMIT = 2 << 30
@@ -39,6 +41,7 @@ class Sources:
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
         self._trees: dict[str, ast.Module] = {}
+        self._hints: dict[tuple[str, str, int], Hint] = {}
 
     @classmethod
     def from_sdist(cls, path: Path) -> Sources:
@@ -46,8 +49,10 @@ class Sources:
         files: dict[str, bytes] = {}
         total = 0
         try:
-            with tarfile.open(path, "r:gz") as archive:
-                for member in archive:
+            with path.open("rb", buffering=0) as file:
+                stream = Unpacked(file, "gz", path.name, Budget(_ARCHIVE_LIMIT // RATIO))
+                # Not tarfile, which reads extended headers of any length into memory.
+                for member in Archive(stream, path.name, may_comment=True):
                     _, _, name = member.name.partition("/")
                     total += member.size
                     if total > _ARCHIVE_LIMIT:
@@ -59,9 +64,8 @@ class Sources:
                             raise InvalidError(
                                 f"{name} has more than {_FILE_LIMIT} bytes", id="sdist-file-too-large", where=str(path)
                             )
-                        stream = archive.extractfile(member)
-                        files[name] = stream.read() if stream else b""
-        except (OSError, tarfile.TarError, EOFError, ValueError, zlib.error) as error:
+                        files[name] = stream.read(member.size)
+        except (OSError, UnpackError, EOFError, ValueError, zlib.error) as error:
             what = f"not a readable source distribution: {error}"
             raise InvalidError(what, id="sdist-unreadable", where=str(path)) from error
         return cls(files)
@@ -150,6 +154,13 @@ class Sources:
         return self.hint(path, item, depth + 1)
 
     def _named(self, path: str, name: str, depth: int) -> Hint:
+        # Each once: definitions that name each other would multiply.
+        key = (path, name, depth)
+        if key not in self._hints:
+            self._hints[key] = self._looked_up(path, name, depth)
+        return self._hints[key]
+
+    def _looked_up(self, path: str, name: str, depth: int) -> Hint:
         if name in ("str", "int", "float", "bool", "dict", "list", "set", "tuple", "None", "Any"):
             return Hint((), frozenset({name}))
         found = self.find(path, name)

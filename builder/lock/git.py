@@ -118,7 +118,7 @@ def tree_of_archive(path: Path) -> tuple[str, str | None]:
                     if not member.isdir():
                         raise _invalid(path, "a file is beside the top folder")
                 elif not member.isdir():
-                    _place(root, name, _entry(stream, member, path), path)
+                    _place(root, name, _entry(stream, member, path), path, budget)
     except (OSError, EOFError, zlib.error, UnpackError) as error:
         raise _invalid(path, str(error) if isinstance(error, UnpackError) else type(error).__name__) from None
     if len(tops) != 1:
@@ -142,12 +142,15 @@ def _entry(stream: Unpacked, member: tarfile.TarInfo, path: Path) -> tuple[str, 
     return ("100755" if member.mode & 0o100 else "100644"), seen.digest()
 
 
-def _place(root: dict[str, Any], name: str, entry: tuple[str, bytes], path: Path) -> None:
+def _place(root: dict[str, Any], name: str, entry: tuple[str, bytes], path: Path, budget: Budget) -> None:
     *folders, last = name.split("/")
     if len(folders) > _DEPTH or any(part in ("", ".", "..", ".git") for part in (*folders, last)):
         raise _invalid(path, "git does not allow one of its paths")
     for folder in folders:
-        root = root.setdefault(folder, {})
+        if folder not in root:
+            budget.take("the archive", "files", 1)
+            root[folder] = {}
+        root = root[folder]
         if not isinstance(root, dict):
             raise _invalid(path, "a path is both a file and a folder")
     if last in root:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import AfterValidator, Field
@@ -38,6 +39,8 @@ _OPERATORS = {
     ">": operator.gt,
 }
 _COMPARISON = re.compile(r"(?P<operator>[<>]=?|[=!]=) *(?P<version>[0-9][0-9A-Za-z.+]{0,31})")
+_MOST = 16
+"""Comparisons of one version."""
 _PRESENCE = ("known", "unknown")
 
 Value = Annotated[bool, Field(strict=True)] | Annotated[int, Field(strict=True)] | Line
@@ -74,10 +77,11 @@ def _valid(tests: dict[str, Expected]) -> dict[str, Expected]:
     return tests
 
 
+@lru_cache(1024)
 def _comparisons(text: str) -> list[tuple[Callable[[Any, Any], bool], str]]:
     """Operators with their right sides. Raises ValueError."""
     found = [_COMPARISON.fullmatch(part.strip()) for part in text.split(",")]
-    if any(each is None or not is_version(each["version"]) for each in found):
+    if len(found) > _MOST or any(each is None or not is_version(each["version"]) for each in found):
         raise ValueError(f"{text!r} is no comparison of versions, such as '<0.24' or '>=0.21,<0.24'")
     return [(_OPERATORS[each["operator"]], each["version"]) for each in found if each]
 

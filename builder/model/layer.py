@@ -30,6 +30,9 @@ Template = Annotated[Line, AfterValidator(_only_placeholders)]
 _LONGEST = 4096
 """Characters of a text value: engines limit the length of a Dockerfile's lines."""
 
+_MOST_PARAMETERS = 100
+"""To compile a pattern takes up to 10 ms."""
+
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -209,7 +212,7 @@ class Layer(Strict):
     root: Boolean = False
     families: tuple[Family, ...] = ("ngc", "vllm-openai", "hermetic")
     needs: tuple[Requirement, ...] = ()
-    parameters: dict[ParameterName, Parameter] = {}
+    parameters: Annotated[dict[ParameterName, Parameter], Field(max_length=_MOST_PARAMETERS)] = {}
     inputs: Inputs = Inputs()
     files: tuple[PlacedFile, ...] = ()
     replaces: tuple[Template | Replacement, ...] = ()

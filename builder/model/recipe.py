@@ -41,7 +41,13 @@ class LayerUse(Strict):
         return value
 
 
-ModelId = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$")]
+_MOST = 50
+"""Bases and profiles of a recipe: each of one is looked at with each of the other."""
+
+_ID = r"[A-Za-z0-9._][A-Za-z0-9._-]*/[A-Za-z0-9._-]+"
+ModelId = Annotated[str, Field(pattern=rf"^{_ID}$")]
+Download = Annotated[Line, Field(pattern=rf"^{_ID}(@[A-Za-z0-9._][A-Za-z0-9._/-]*)?(:[^-].*)?$")]
+"""No part of it is an option of the hub's client."""
 Revision = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
 RuleId = Annotated[str, Field(pattern=r"^GB10-\d{3}$")]
 Reason = Annotated[Line, Field(min_length=10)]
@@ -122,7 +128,7 @@ class Run(Strict):
     volumes: tuple[Volume, ...] = ()
     network: Literal["bridge", "host"] = "bridge"
     memlock: Boolean = False
-    downloads: tuple[Line, ...] = ()
+    downloads: tuple[Download, ...] = ()
 
 
 class Speed(Strict):
@@ -142,7 +148,7 @@ class Profile(Strict):
 
     title: Line
     base: Name | None = None
-    compatible: tuple[Name, ...] | None = None
+    compatible: Annotated[tuple[Name, ...], Field(max_length=_MOST)] | None = None
     layers: tuple[LayerUse, ...] | None = None
     env: Annotated[dict[EnvName, Line | None], NoSecrets] = {}
     serve: Serve = Serve()
@@ -167,7 +173,7 @@ class Recipe(Strict):
     extends: Name | None = None
     model: Model
     base: Name
-    compatible: tuple[Name, ...] = ()
+    compatible: Annotated[tuple[Name, ...], Field(max_length=_MOST)] = ()
     """Other bases that the recipe can be built on, by name, alias or family."""
     layers: tuple[LayerUse, ...] = ()
     env: Annotated[dict[EnvName, Line], NoSecrets] = {}
@@ -176,7 +182,7 @@ class Recipe(Strict):
     nodes: Literal[1, 2] = 1
     memory_gb: Literal[64, 128] = 128
     """Memory of the smallest Spark that these settings are for."""
-    profiles: dict[Name, Profile] = {}
+    profiles: Annotated[dict[Name, Profile], Field(max_length=_MOST)] = {}
     rules: dict[RuleId, Reason] = {}
     speed: Speed | None = None
     checks: tuple[Check, ...] = ()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from builder.errors import InvalidError
-from builder.regular import NotRegularError, read_regular
+from builder.regular import NotRegularError, is_regular, read_regular
 from builder.text import is_plain_line
 
 _MAX_BYTES = 32 << 20
@@ -28,6 +29,18 @@ def read_text(path: Path) -> str:
     return decode(data, str(path)).replace("\r\n", "\n").replace("\r", "\n")
 
 
+def read_own(path: Path) -> str | None:
+    """The text of a file that is about to be written again; None when there is none. Raises InvalidError.
+
+    A link is refused: the file would get what the link leads to, which may be anywhere.
+    """
+    if not os.path.lexists(path):
+        return None
+    if not is_regular(path):
+        raise not_regular(path, "a file that is written is no link, folder or pipe")
+    return read_text(path)
+
+
 def place_of(paths: Sequence[Path], word: str) -> str:
     """FILE:LINE of the first line that has the word, outside of comments; else the first file. Raises InvalidError."""
     for path in paths:
@@ -37,13 +50,15 @@ def place_of(paths: Sequence[Path], word: str) -> str:
     return str(paths[0]) if paths else ""
 
 
-def read_folder(folder: Path) -> dict[str, bytes]:
+def read_folder(folder: Path, most: int = _MOST_BYTES) -> dict[str, bytes]:
     """The files of a layer's folder except layer.yaml, by relative path. Raises InvalidError.
+
+    most: bytes that all of them may have, below the limit of every folder.
 
     Links are refused: the files go into build contexts, and a link could put any file of this machine there.
     """
     files: dict[str, bytes] = {}
-    left = _MOST_BYTES
+    left = min(most, _MOST_BYTES)
     for path in _paths(folder):
         name = path.relative_to(folder).as_posix()
         if name == "layer.yaml" or path.name.startswith(".#"):

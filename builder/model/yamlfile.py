@@ -23,6 +23,8 @@ _MAX_NODES = 20_000
 _PER_NODE = 40
 """Characters of a text that count as one node more."""
 _MAX_DIGITS = 100
+_MAX_TAGS = 100
+"""Directives that name tags: libyaml compares each with all others."""
 _NOT_PLAIN = {f"tag:yaml.org,2002:{name}" for name in ("binary", "omap", "pairs", "set", "timestamp")}
 
 
@@ -117,6 +119,8 @@ def parse_yaml(text: str, where: str) -> Any:
             where=f"{where}:{text.count(chr(10), 0, at) + 1}",
         )
     try:
+        if text.count("%TAG") > _MAX_TAGS:
+            raise ValueError(f"more than {_MAX_TAGS} directives %TAG")
         _check_size(text)
         return yaml.load(text, Loader=_Strict)
     except yaml.MarkedYAMLError as error:

@@ -102,7 +102,7 @@ def _problems(plan: Plan, where: str) -> Iterator[str]:
     for layer in plan.layers:
         if layer.dockerfile is not None:
             base = _base(plan) if layer.reads_base else None
-            check_stages(layer.dockerfile, base=base, where=f"{where}: layer {layer.id}")
+            check_stages(layer.dockerfile, base=base, where=f"{where}: layer {layer.id}", target=layer.id)
     computed = keyed(plan)
     every = (*computed.layers, *computed.toolchains)
     for layer, own in zip((*plan.layers, *plan.toolchains), every, strict=True):
@@ -139,6 +139,8 @@ def _layer_problems(layer: PlannedLayer) -> Iterator[str]:
     kinds = {"files": (True, False), "dockerfile": (False, True), "config": (False, False)}
     if (layer.spec is not None, layer.dockerfile is not None) != kinds[layer.producer]:
         yield f"layer {layer.id} does not hold what a {layer.producer} layer holds"
+    if layer.root and (layer.spec is None or layer.spec.get("root") is not True):
+        yield f"layer {layer.id} is a root, and is not made as one"
     if layer.producer == "config" and (layer.key or layer.inputs):
         yield f"layer {layer.id} has files, but is a config layer"
     if layer.producer != "dockerfile" and (layer.toolchain or layer.reads_base or layer.stages or layer.context):

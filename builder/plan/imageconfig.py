@@ -54,7 +54,7 @@ def compile_jobs(recipe: Recipe) -> int:
     ninja starts one for each of the 20 cores.
     """
     share = recipe.serve.flags.get("gpu-memory-utilization")
-    left = (1 - (share if isinstance(share, int | float) else _SHARE)) * recipe.memory_gb
+    left = (1 - min(1, max(0, share if isinstance(share, int | float) else _SHARE))) * recipe.memory_gb
     return min(_CORES, max(1, int(round(left, 3) // _GB_PER_JOB)))
 
 

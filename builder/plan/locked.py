@@ -216,7 +216,7 @@ def _packages(project: Project, group: PackageGroup, scope: Scope) -> list[Input
             f"{missing} is not in the lock section {section}",
             id="package-not-locked",
             where=scope.where,
-            next=f"request it in recipes/locks/requests.yaml, then: builder lock {section}",
+            next=f"request it in recipes/locks/requests.yaml, then: builder lock {shlex.quote(section)}",
         )
     return [found[name] for name in wanted]
 
@@ -257,7 +257,7 @@ def _source(project: Project, text: str, where: str) -> Input:
         id="source-not-locked",
         where=where,
         cause=f"it has {known or 'none of that name'}",
-        next=f"request it under sources in your recipes/locks/requests.yaml, then: builder lock {name}",
+        next=f"request it under sources in your recipes/locks/requests.yaml, then: builder lock {shlex.quote(name)}",
     )
 
 

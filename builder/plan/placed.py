@@ -16,6 +16,8 @@ from builder.text import HIDDEN
 from builder.unpack.entry import UnpackError
 from builder.unpack.tree import check_place, placed
 
+_MOST = 4 << 20
+"""Characters of the files that a layer places itself: a bundle holds them all."""
 _HIDDEN = re.compile(rf"[\t\n\ufeff{HIDDEN}]")
 
 
@@ -24,7 +26,19 @@ def placed_files(items: Sequence[PlacedFile], scope: Scope, source: LayerSource)
 
     Raises InvalidError.
     """
-    return [_entry(item, scope, source) for item in items if scope.holds(item.when)]
+    made, left = [], _MOST
+    for item in items:
+        if scope.holds(item.when):
+            made.append(_entry(item, scope, source))
+            left -= len(made[-1].get("content") or "")
+        if left < 0:
+            raise InvalidError(
+                f"its files have more than {_MOST} characters",
+                id="layer-files-too-large",
+                where=scope.where,
+                cause="large files are inputs, which the lock holds by their hash",
+            )
+    return made
 
 
 def _entry(item: PlacedFile, scope: Scope, source: LayerSource) -> dict[str, Any]:

@@ -174,7 +174,7 @@ def with_keys(
         if layer.producer == "dockerfile":
             text = f"{prologue}\n{layer.stages}" if layer.toolchain else layer.stages
             template = project.layer(layer.layer).folder / "Dockerfile.j2"
-            check_stages(text, base=image if layer.reads_base else None, where=str(template))
+            check_stages(text, base=image if layer.reads_base else None, where=str(template), target=layer.id)
             layer = replace(layer, dockerfile=text)
         keyed.append(
             with_key(layer, platform=platform, compression=compression, toolchain=digest, base_manifest=manifest)

@@ -6,7 +6,6 @@ differ in how they parse unusual syntax, so all syntax that is not known to be h
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator
 from typing import NoReturn
@@ -28,10 +27,11 @@ _DIRECTIVE = re.compile(r"#\s*(syntax|escape|check)\s*=", re.IGNORECASE)
 _HEREDOC = re.compile(r"(^|\s)\d*<<")
 
 
-def check_stages(text: str, *, base: str | None, where: str) -> None:
+def check_stages(text: str, *, base: str | None, where: str, target: str | None = None) -> None:
     """Refuse a Dockerfile that can read anything but its context and `base`.
 
-    base: the reference of the pinned base, if the layer reads it. Raises InvalidError.
+    base: the reference of the pinned base, if the layer reads it. target: the name that the last stage must have.
+    Raises InvalidError.
     """
     known = {"scratch"}
     stage: list[str] = []
@@ -56,18 +56,21 @@ def check_stages(text: str, *, base: str | None, where: str) -> None:
                 words = [word.replace(_OF_ARCHITECTURE, "", 1) for word in words]
             if not words or not all(_LOCAL.fullmatch(word) for word in words):
                 _refuse(f"ADD {rest}", where, "ADD may unpack archives of the context, without flags")
+    # The name of a layer is not in its key: with that of another stage, the same key would have other bytes.
+    if target is not None and stage[:1] != [target.lower()]:
+        _refuse(f"a last stage other than {target}", where, f"the layer is what its last stage holds: AS {target}")
 
 
 def _instructions(text: str, where: str) -> Iterator[tuple[str, str]]:
     """The instructions, each with the rest of its logical line."""
     if found := re.search(r"[\x00-\x08\x0b-\x1f\x7f\ufeff]", text):
         _refuse(f"the character {found[0]!a}", where, "a Dockerfile is text with plain line breaks")
-    pending, begun = "", False
+    pending, begun, within = "", False, False
     for line in text.split("\n"):
         comment = line.lstrip().startswith("#")
         if comment and not begun and _DIRECTIVE.match(line.strip()):
             _refuse(line.strip(), where, "parser directives are not allowed: a frontend is not locked")
-        if comment and pending and pending[:4].upper() != "RUN ":
+        if comment and within and pending[:4].upper() != "RUN ":
             _refuse(line.strip(), where, "only RUN may have comments within: engines differ in whether they skip them")
         if not line.strip() or comment:
             continue
@@ -75,11 +78,12 @@ def _instructions(text: str, where: str) -> Iterator[tuple[str, str]]:
         if found := re.search(r"\\[ \t]*$", line):
             # Without blanks before it: each comment within an instruction looks at its beginning.
             pending += line[: found.start()] if pending else line[: found.start()].lstrip()
+            within = True
             if pending and not pending[-1].isspace():
                 _refuse("a word that continues on the next line", where, "engines differ in how they join its parts")
             continue
         name, rest = re.fullmatch(r"(\S*)\s*(.*)", (pending + line).strip()).groups()  # type: ignore[union-attr]
-        pending = ""
+        pending, within = "", False
         if name.upper() not in _INSTRUCTIONS:
             _refuse(name or line, where, "layers may not use this instruction")
         yield name.upper(), rest
@@ -119,8 +123,8 @@ def _check_flag(name: str, word: str, known: set[str], where: str) -> None:
     if name == "COPY":
         sources = [found[2]] if found[1] == "from" else []
     else:
-        (fields,) = csv.reader([found[2]])
-        options = [(key.lower(), value) for key, _, value in (field.partition("=") for field in fields)]
+        # Without quotes, which the pattern refuses, CSV is this.
+        options = [(key.lower(), value) for key, _, value in (field.partition("=") for field in found[2].split(","))]
         if any(key == "type" and value not in _MOUNTS for key, value in options):
             _refuse(f"RUN {word}", where, "a mount is of type bind or tmpfs; others bring files that are in no lock")
         sources = [value for key, value in options if key == "from"]

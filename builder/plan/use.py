@@ -22,6 +22,8 @@ IDENTITY = r"[a-z][a-z0-9._-]{0,127}"
 """Ids of layers are names of build stages; an engine reads a name that begins with a digit as a stage's number."""
 
 RESERVED = ("scratch", "context", "image", "toolchain")
+_LONGEST = 1 << 14
+"""Characters of a text with its values: each of hundreds of placeholders may have a long one."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,12 @@ class Scope:
         self._project = project
 
     def text(self, template: str) -> str:
-        """The template with its values, which must be one line. Raises InvalidError."""
+        """The template with its values, which must be one line of a bounded length. Raises InvalidError."""
         text = render_text(template, self.values, self.where)
+        if len(text) > _LONGEST:
+            raise InvalidError(
+                f"{template[:100]!r} gives more than {_LONGEST} characters", id="template-too-long", where=self.where
+            )
         if not is_line(text):
             raise InvalidError(
                 f"{template!r} gives {text!r}, which is not one line", id="template-not-one-line", where=self.where

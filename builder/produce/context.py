@@ -78,6 +78,7 @@ def write_full_context(
     partial = folder.with_name(f".{folder.name}.partial")
     try:
         remove(partial)
+        partial.mkdir()  # new: a link that somebody else puts there would lead the files elsewhere
         write_context(store, partial, inputs.values(), files, toolchains)
         if folder.exists():
             folder.rmdir()

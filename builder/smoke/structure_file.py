@@ -22,6 +22,8 @@ from builder.smoke.structure_format import SETUP_FAILED, CommandTest, StructureT
 
 _LARGEST = 1 << 20
 """Bytes of a file with variables."""
+_LONGEST = 1 << 17
+"""Characters of a variable: Linux takes no longer ones."""
 
 
 def structure_checks(path: Path, env: Mapping[str, str]) -> list[Check]:
@@ -77,7 +79,7 @@ def _commands(found: StructureTest, env: Mapping[str, str], path: Path) -> Itera
     for test in found.commandTests:
         variables = dict(outside)
         for item in (*found.globalEnvVars, *test.envVars):
-            variables[item.key] = _substitute(item.value, {**env, **variables})
+            variables[item.key] = _substitute(item.value, {**env, **variables}, str(path))
         yield (
             "structure-command",
             test.name,
@@ -114,8 +116,21 @@ def _read_env(path: Path) -> dict[str, str]:
     return {name.strip(): value if equals else os.environ.get(name.strip(), "") for name, equals, value in words}
 
 
-def _substitute(text: str, env: Mapping[str, str]) -> str:
-    return re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda match: env.get(match[1] or match[2], ""), text)
+def _substitute(text: str, env: Mapping[str, str], where: str) -> str:
+    """The text with the values of variables, which may have such values themselves: each could multiply its length."""
+    left = _LONGEST - len(text)
+
+    def value(match: re.Match[str]) -> str:
+        nonlocal left
+        found = env.get(match[1] or match[2], "")
+        left -= len(found)
+        if left < 0:
+            raise InvalidError(
+                f"a variable has more than {_LONGEST} characters", id="structure-variable-too-long", where=where
+            )
+        return found
+
+    return re.sub(r"\$(?:\{(\w+)\}|(\w+))", value, text)
 
 
 def _refuse(found: StructureTest, where: str) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -74,6 +75,9 @@ class Blobs:
         try:
             # The file itself: a symlink to it could point elsewhere later.
             target.hardlink_to(os.path.realpath(source))
+            if not _is_ours(target):
+                target.unlink()
+                raise PermissionError
         except OSError:
             with open_regular(source, follow=True) as file, self.writer() as writer:
                 while chunk := file.read(CHUNK):
@@ -89,6 +93,12 @@ class Blobs:
             put_in_place(target, self.blob(digest))
         finally:
             target.unlink(missing_ok=True)
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether nobody else may write to a file, and so to a blob that is the same file."""
+    found = path.lstat()
+    return found.st_uid == os.geteuid() and not found.st_mode & stat.S_IWOTH
 
 
 def rereading(read: Callable[[], _Result]) -> _Result:

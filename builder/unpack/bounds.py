@@ -26,9 +26,10 @@ class Budget:
 
     def __init__(self, packed: int) -> None:
         self._left = {"bytes": BYTES + RATIO * packed, "files": FILES, "bytes in memory": _MEMORY}
+        self._left["characters of names"] = NAMES
 
     def take(self, owner: str, what: str, count: int) -> None:
-        """Use `count` of "bytes", "files" or "bytes in memory". Raises UnpackError when that is too much."""
+        """Use `count` of what a budget has ("bytes", "files", …). Raises UnpackError when that is too much."""
         self._left[what] -= count
         if self._left[what] < 0:
             raise UnpackError(f"{owner} unpacks to too many {what} for its size", id="unpacks-too-large")

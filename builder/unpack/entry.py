@@ -101,6 +101,11 @@ def clean_path(name: str, owner: str) -> str:
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts or "\0" in name:
         raise UnpackError(f"{owner}: unsafe path {name[:200]!r}", id="member-path-unsafe")
-    if len(raw(name)) > _LONGEST_PATH:
-        raise UnpackError(f"{owner}: a path has more than {_LONGEST_PATH} bytes", id="member-path-too-long")
+    check_length(name, owner)
     return "/".join(parts)
+
+
+def check_length(path: str, owner: str) -> None:
+    """Raises UnpackError for a path, or the target of a link, that is longer than Linux has them."""
+    if len(raw(path)) > _LONGEST_PATH:
+        raise UnpackError(f"{owner}: a path has more than {_LONGEST_PATH} bytes", id="member-path-too-long")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from .bounds import Budget, Unpacked
-from .entry import CHUNK, Entry, Reader, UnpackError, clean_path, damaged
+from .entry import CHUNK, Entry, Reader, UnpackError, check_length, clean_path, damaged
 from .tar import Archive
 
 _MOST = 16 << 30
@@ -50,6 +50,7 @@ class Spool:
                 budget.take(owner, "files", 1)
                 entry = entry_of(member, owner, partial(self._read, self._end, member.size))
                 if entry is not None:
+                    budget.take(owner, "characters of names", len(entry.path) + len(entry.link))
                     entries.append(entry)
                     self._keep(stream, member.size, owner)
         return entries
@@ -84,8 +85,11 @@ def index(path: str, owner: str) -> list[Entry]:
     with damaged(owner), open(path, "rb") as file:  # noqa: PTH123
         for member in Archive(file, owner):
             budget.take(owner, "files", 1)
-            found.append(entry_of(member, owner, partial(_section, path, member.offset_data, member.size)))
-    return [entry for entry in found if entry is not None]
+            entry = entry_of(member, owner, partial(_section, path, member.offset_data, member.size))
+            if entry is not None:
+                budget.take(owner, "characters of names", len(entry.path) + len(entry.link))
+                found.append(entry)
+    return found
 
 
 def entry_of(member: tarfile.TarInfo, owner: str, read: Reader) -> Entry | None:
@@ -97,6 +101,7 @@ def entry_of(member: tarfile.TarInfo, owner: str, read: Reader) -> Entry | None:
     if member.isdir():
         return Entry(path, "dir", mode, owner=owner)
     if member.issym():
+        check_length(member.linkname, owner)
         return Entry(path, "symlink", 0o777, link=member.linkname, owner=owner)
     if member.islnk():
         return Entry(path, "hardlink", mode, link=clean_path(member.linkname, owner), owner=owner)

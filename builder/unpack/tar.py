@@ -168,13 +168,14 @@ class Archive:
     def _records(self, data: bytes) -> dict[bytes, bytes]:
         """The records `LENGTH KEY=VALUE\\n` of an extended header (POSIX.1-2001, pax)."""
         records: dict[bytes, bytes] = {}
-        while data:
-            length, space, _ = data[:21].partition(b" ")
+        place = 0
+        while place < len(data):
+            length, space, _ = data[place : place + 21].partition(b" ")
             size = int(length) if _DECIMAL.fullmatch(length) and space else 0
-            key, equals, value = data[len(length) + 1 : size].partition(b"=")
-            if not len(length) + 1 < size <= len(data) or not key or not equals or value[-1:] != b"\n":
+            key, equals, value = data[place + len(length) + 1 : place + size].partition(b"=")
+            if not len(length) + 1 < size <= len(data) - place or not key or not equals or value[-1:] != b"\n":
                 raise self._ambiguous("a malformed record in an extended header")
-            data, value = data[size:], value[:-1]
+            place, value = place + size, value[:-1]
             if key in records or b"\0" in key or (key in _REPLACED and (not value or b"\0" in value)):
                 raise self._ambiguous(f"an extended header with {key!r} twice, empty or with a NUL")
             if key.startswith(b"GNU.") or (

@@ -12,6 +12,7 @@ import csv
 import hashlib
 import io
 import posixpath
+import re
 import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ _LARGEST_SCRIPT, _LARGEST_RECORD, _LARGEST_TEXT = 32 << 20, 8 << 20, 1 << 20
 """Bytes of a script, of RECORD (the longest of a known wheel has 2 MB), and of METADATA and entry_points.txt."""
 _LARGEST_TABLE = 16 << 20
 """Bytes of the table of a zip, which zipfile reads into memory; about a hundred for a file."""
+_GAP = re.compile(r"[^\S\n]{100}")
+"""White space within a line of entry_points.txt: the time of configparser is quadratic in it."""
 
 
 @dataclass(frozen=True)
@@ -203,6 +206,8 @@ def _entry_points(archive: zipfile.ZipFile, info_dir: str, label: str) -> list[t
     parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, strict=False)
     parser.optionxform = str  # type: ignore[method-assign, assignment]
     try:
+        if _GAP.search(text):
+            raise configparser.Error("a gap of a hundred spaces")
         parser.read_string(text)
     except configparser.Error as error:
         raise UnpackError(f"{label}: unreadable entry_points.txt: {error}", id="wheel-entry-points-invalid") from error

@@ -28,6 +28,8 @@ Versions = Callable[[Key], Iterable[str]]
 """The versions of a package that an image has: none, one, or several of a virtual package. "" is any version."""
 
 _RELATION = re.compile(r"([a-z0-9][a-z0-9+.-]+)(?::\w+)?\s*(?:\(\s*(<<|<=|=|>=|>>)\s*([^\s)]+)\s*\))?")
+_BODY = re.compile(r"(?:\r\n|\r(?!\n)|\n){2}")
+"""The end of the headers."""
 _MARKERS = {
     "implementation_name": "cpython",
     "os_name": "posix",
@@ -78,7 +80,9 @@ def of_wheel(name: str, version: str, metadata: str, python: str) -> Package:
     """What METADATA says. python: as in `read_package`."""
     needs = []
     markers = {**_MARKERS, "python_version": python, "python_full_version": f"{python}.0"}
-    for text in parse_email(metadata)[0].get("requires_dist", ()):
+    # The headers alone: a body of nested parts takes the parser of mails long, or its recursion too deep.
+    headers = _BODY.split(metadata, maxsplit=1)[0]
+    for text in parse_email(headers)[0].get("requires_dist", ()):
         try:
             wanted = Requirement(text)
             if wanted.marker is None or wanted.marker.evaluate(markers):

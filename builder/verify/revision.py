@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import re
 import subprocess
@@ -22,6 +23,8 @@ _SECONDS = 60
 _MOST_FILES = 5000
 _LARGEST = 64 << 20
 """Bytes of a file of a project: larger ones are in none; and of git's list of files."""
+_ALL = 4 * _LARGEST
+"""Bytes of all files of a project."""
 
 
 @dataclass(frozen=True)
@@ -88,23 +91,30 @@ def write_files(files: Mapping[str, bytes], folder: Path, where: str) -> None:
 
 
 def _files(folder: Path, sha256: bool) -> dict[str, str]:
-    """The id that git gives to the content of each file of recipes and layers, by path."""
-    found = {}
-    for path in (*folder.glob(FILE), *(path for name in _FOLDERS for path in (folder / name).rglob("*"))):
-        relative = path.relative_to(folder).as_posix()
-        if path.is_symlink():
-            data = os.fsencode(path.readlink())
-        elif path.is_file():
-            try:
-                data = read_regular(path, _LARGEST)
-            except OSError:
-                return {}
-        elif path.is_dir():
-            continue
-        else:
+    """The id that git gives to the content of each file of recipes and layers, by path.
+
+    Empty when a file cannot be read, there are too many of them, or a whole folder is a link.
+    """
+    found: dict[str, str] = {}
+    pending = [path for name in (FILE, *_FOLDERS) if os.path.lexists(path := folder / name)]
+    left = _ALL
+    try:
+        if any(path.is_symlink() for path in pending):
             return {}
-        content = b"blob %d\0" % len(data) + data
-        found[relative] = (hashlib.sha256 if sha256 else hashlib.sha1)(content, usedforsecurity=False).hexdigest()
+        while pending:
+            path = pending.pop()
+            if path.is_dir() and not path.is_symlink():
+                pending += itertools.islice(path.iterdir(), _MOST_FILES)
+            else:
+                data = os.fsencode(path.readlink()) if path.is_symlink() else read_regular(path, min(left, _LARGEST))
+                left -= len(data)
+                content = b"blob %d\0" % len(data) + data
+                made = (hashlib.sha256 if sha256 else hashlib.sha1)(content, usedforsecurity=False)
+                found[path.relative_to(folder).as_posix()] = made.hexdigest()
+            if len(found) + len(pending) > _MOST_FILES:
+                return {}
+    except OSError:
+        return {}
     return found
 
 
@@ -120,6 +130,7 @@ def _git_bytes(folder: Path, *arguments: str) -> bytes | None:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     clean |= {
         "GIT_NO_LAZY_FETCH": "1",
+        "GIT_NO_REPLACE_OBJECTS": "1",
         "GIT_ALLOW_PROTOCOL": "",
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",

@@ -52,6 +52,8 @@ def lint(
             project.recipe(name)
     wrong = list(refused(project, recipes or None, base))
     broken = {item.recipe for item in wrong}
+    # What is wrong in one file is said once, also when several recipes use it.
+    wrong = list({(item.error.what, item.file): item for item in reversed(wrong)}.values())[::-1]
     findings = lint_recipes(project, recipes or None, base=base, without=broken, machine=memory)
     shown = [item for item in findings if not quiet or item.level in ("error", "warning")]
     if json_:

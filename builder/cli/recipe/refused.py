@@ -24,6 +24,8 @@ from builder.text import closest, relative_path
 
 _EXPECTED = ("base-not-pinned",)
 """What is no fault of the project: a base whose registry was not reached yet."""
+_MOST_WORDS = 20
+"""Words of a message that are looked for in a file, which may have a million lines."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +39,15 @@ class Refused:
 
 
 def refused(project: Project, names: Sequence[str] | None, base: str | None) -> Iterator[Refused]:
-    """The refusals of recipes, each once. names: None for `own_recipes`, and for bases and layers that no recipe uses.
+    """The refusals of recipes. names: None for `own_recipes`, and for bases and layers that no recipe uses.
 
     base: plan them on this base only.
     """
-    seen = set()
+    places: dict[tuple[str, str], tuple[str, int]] = {}
     for name, error in _errors(project, names, base):
-        file, line = _place(project, name, error)
-        if (error.what, file) not in seen:
-            seen.add((error.what, file))
-            yield Refused(name, error, file, line)
+        key = (error.what, error.where or name)
+        places[key] = places.get(key) or _place(project, name, error)
+        yield Refused(name, error, *places[key])
 
 
 def own_recipes(project: Project) -> list[str]:
@@ -146,7 +147,7 @@ def _place(project: Project, name: str, error: BuilderError) -> tuple[str, int]:
     for each in files:
         with contextlib.suppress(BuilderError):
             lines = list(enumerate(read_text(each).splitlines(), 1))
-            for word in words:
+            for word in words[:_MOST_WORDS]:
                 for count, line in lines:
                     if word in line:
                         return relative_path(each), count

@@ -257,7 +257,8 @@ def _environment(variation: Variation) -> dict[str, str]:
             raise _CannotError("libfaketime is not installed (apt-get install libfaketime)")
         variables |= environment(variation.clock)
     if (name := variables.get("LC_ALL")) is not None:
-        status, _ = capture([sys.executable, "-c", f"import locale; locale.setlocale(locale.LC_ALL, {name!r})"])
+        # -I: with -c alone, Python imports a locale.py of the current folder, which may be a stranger's.
+        status, _ = capture([sys.executable, "-I", "-c", f"import locale; locale.setlocale(locale.LC_ALL, {name!r})"])
         if status != 0:
             raise _CannotError(f"this machine does not have the locale {name}")
     return variables

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.cli import CommandResult
+from tests.support.limits import ends
 from tests.support.project import Sample
 from tests.unit.cli.conftest import Cli
 
@@ -99,3 +100,21 @@ def test_it_says_what_was_checked(cli: Cli) -> None:
 
 def test_a_name_of_the_command_line_is_wrong_usage(cli: Cli) -> None:
     cli("lint", "nobody").failed(2, "name-unknown")
+
+
+def test_the_line_of_a_long_message_is_found_in_time(cli: Cli) -> None:
+    """Each quoted word of it was looked for in each line of the file, for each recipe again."""
+    words = "".join(f"'\\x7a{number}'" for number in range(550))
+    head = "name: evil\ntitle: x\nproducer: config\nenv:\n- name: A\n"
+    cli.small.files["dockerfiles/layers/evil/layer.yaml"] = (
+        f'{head}  value: "{{{{ base.no }}}}{words}"\n' + "\n" * 900_000
+    )
+    recipe = {**cli.small.files[RECIPE], "layers": ["evil"]}
+    for number in range(4):
+        cli.small.files[f"recipes/r{number}.yaml"] = {**recipe, "name": f"r{number}"}
+
+    def work() -> None:
+        said = cli("lint", "r0", "r1", "r2", "r3")
+        assert said.code == 3 and said.out.count("[template-broken]") == 1, "once, for all recipes with the layer"
+
+    ends(work)

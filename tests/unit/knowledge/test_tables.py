@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import hashlib
 import io
@@ -18,6 +19,7 @@ from builder.knowledge.sdist import fetch_sdist
 from builder.knowledge.table import FOLDER, load_table, versions
 from tests.support.cache import SDISTS
 from tests.support.errors import fails
+from tests.support.limits import ends
 from tests.support.nightly import nightly_but
 
 _OTHERS = {"0.20.1", "0.22.0", "0.25.0", "0.25.1", "0.26.0", "0.27.0", "0.28.0", "0.29.0", "0.30.0", "0.32.0"}
@@ -202,3 +204,24 @@ def test_extracting_again_gives_the_committed_table(version: str) -> None:
     assert committed is not None
     sdist = fetch_sdist(version, SDISTS, committed.sdist)
     assert extract(version, sdist) == committed
+
+
+def test_names_that_name_each_other_are_read_in_time() -> None:
+    """Eight levels of fifty names each were read 50 to the power of 8 times."""
+    lines = [f"A{level} = Union[{', '.join([f'A{level + 1}'] * 50)}]" for level in range(9)]
+    sources = Sources({"vllm/a.py": "\n".join([*lines, "A9 = str"]).encode()})
+    ends(lambda: sources.hint("vllm/a.py", ast.Name("A0")))
+
+
+def test_an_extended_header_of_gigabytes_is_not_read(tmp_path: Path) -> None:
+    """tarfile reads it into memory: 2 GB for a source distribution of 9 MB."""
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, 1 << 30
+    zeros = gzip.compress(bytes(64 << 20), 1)
+    (tmp_path / "x.tar.gz").write_bytes(gzip.compress(header.tobuf()) + zeros * 16 + gzip.compress(bytes(1024)))
+
+    def work() -> None:
+        with fails(InvalidError, "sdist-unreadable"):
+            Sources.from_sdist(tmp_path / "x.tar.gz")
+
+    ends(work, memory=300 << 20)

@@ -75,3 +75,15 @@ def test_an_archive_that_unpacks_to_much_is_refused(tmp_path: Path) -> None:
         assert "too many bytes" in caught.value.cause
 
     ends(work, memory=200 << 20)
+
+
+def test_an_archive_of_many_folders_is_refused(tmp_path: Path) -> None:
+    """Each file brought 200 folders of its own: 15 GB of memory."""
+    path = archive(tmp_path, *((f"a/{number}/" + "d/" * 190 + "x", b"") for number in range(8000)))
+
+    def work() -> None:
+        with fails(InvalidError, "source-archive-invalid") as caught:
+            tree_of_archive(path)
+        assert "too many files" in caught.value.cause
+
+    ends(work, memory=300 << 20)

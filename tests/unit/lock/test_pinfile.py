@@ -120,7 +120,6 @@ def test_every_shipped_base_can_be_pinned(path: Path) -> None:
     st.lists(st.text(max_size=20).filter(is_plain_line), min_size=1, max_size=3),
 )
 @example("another order", None, ["\ufeff"])
-@example("another order", None, ["a\u2028\u2029b"])
 def test_any_evidence_survives(form: str, index: str | None, evidence: list[str]) -> None:
     pin = PIN.model_copy(update={"index": index, "evidence": tuple(evidence)})
     text = HEAD + FORMS[form]

@@ -86,6 +86,7 @@ def test_versions_of_vendors_compare(given: str, expected: bool) -> None:
         {"base.vllm": "~=0.20"},
         {"base.vllm": "===0.20"},
         {"base.vllm": "<" + "9" * 99},
+        {"base.vllm": ",".join([">=0.1"] * 17)},
         {"base.family": True},
         {"recipe.layers": ["audio"]},
         {"params.__class__": "x"},

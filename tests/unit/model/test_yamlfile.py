@@ -180,6 +180,14 @@ def test_long_numbers_and_texts_take_no_time(text: str) -> None:
     assert time.process_time() - begin < 2
 
 
+@pytest.mark.parametrize("end", ["\n", "\u2028"])
+def test_names_of_tags_take_no_time(end: str) -> None:
+    begin = time.process_time()
+    with fails(InvalidError, "yaml-invalid"):
+        parse_yaml("".join(f"%TAG !{number}! x{end}" for number in range(60_000)) + "--- a\n", "x")
+    assert time.process_time() - begin < 2
+
+
 def test_a_recursive_alias_is_refused() -> None:
     with fails(InvalidError, "yaml-invalid"):
         parse_yaml("a: &a [*a]", "file")
@@ -221,3 +229,13 @@ def test_a_layer_whose_patterns_do_not_compile_is_refused(tmp_path: Path) -> Non
     with fails(InvalidError, "value-invalid") as caught:
         load(path, Layer)
     assert caught.value.where == f"{path}:5"
+
+
+def test_a_layer_of_thousands_of_patterns_is_refused_in_time(tmp_path: Path) -> None:
+    rows = (f"  p{number}: {{type: text, pattern: '[\\pL\\pN\\pS]{{8}}{number}', help: x}}\n" for number in range(2400))
+    path = tmp_path / "layer.yaml"
+    path.write_text("name: x\ntitle: x\nproducer: config\nparameters:\n" + "".join(rows))
+    begin = time.process_time()
+    with fails(InvalidError, "value-invalid"):
+        load(path, Layer)
+    assert time.process_time() - begin < 10

@@ -182,6 +182,25 @@ def test_a_layer_with_the_name_of_a_toolchain(make_plan: MakePlan) -> None:
     assert "same id" in caught.value.what
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"id": "compiled-build"}, {"id": "toolchain", "root": True}, {"root": True}],
+    ids=["stage", "other", "root"],
+)
+def test_what_decides_a_layers_bytes_besides_its_key(make_plan: MakePlan, change: dict[str, Any]) -> None:
+    """The engine exports the stage that is named like the layer, and a root may hold any paths: neither is in a key.
+
+    So another stage of the same Dockerfile would be kept under the key of the layer, for all projects of the store.
+    """
+    document = json.loads(write_bundle(make_plan()))
+    (layer,) = (layer for layer in document["plan"]["layers"] if layer["producer"] == "dockerfile")
+    assert "AS compiled-build" in layer["dockerfile"]
+    layer |= change
+    with pytest.raises(InvalidError) as caught:
+        read_bundle(canonical(document), "here")
+    assert caught.value.id in ("bundle-invalid", "dockerfile-forbidden") and "has the key" not in caught.value.what
+
+
 def test_deep_paths_of_context_files_take_little_memory() -> None:
     """Each of their folders was kept: a bundle of 4 MiB took as many gigabytes."""
     paths = [f"layers/x/{number}/" + "a/" * 2000 + "b" for number in range(150)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from builder.model.plan import Plan
 from builder.plan.resolve import MAX_LAYERS, parse_sets
 from builder.project import Project
 from tests.support.errors import fails
+from tests.support.limits import ends
 from tests.support.project import Sample, vendor_base
 
 MakePlan = Callable[..., Plan]
@@ -240,3 +242,43 @@ def test_an_unknown_recipe_is_refused_whatever_its_name(
         project.recipe(name)
     assert name != "tin" or caught.value.cause == "did you mean tiny?"
     assert not Project((tmp_path,)).has_section(name)
+
+
+def test_a_file_that_is_placed_many_times_is_refused_before_it_fills_the_memory(
+    make_plan: MakePlan, small: Sample
+) -> None:
+    small.files[f"{LAYERS}/placed/big"] = "x" * (3 << 20)
+    files = [{"path": f"/opt/placed/{number}", "source": "big"} for number in range(500)]
+    small.files[f"{LAYERS}/placed/layer.yaml"]["files"] = files
+
+    def work() -> None:
+        with fails(InvalidError, "layer-files-too-large"):
+            make_plan()
+
+    ends(work, memory=300 << 20)
+
+
+def test_folders_of_layers_are_bounded_together(make_plan: MakePlan, small: Sample, tmp_path: Path) -> None:
+    for number in range(20):
+        name = f"big{number}"
+        small.files[f"{LAYERS}/{name}/layer.yaml"] = {"name": name, "title": "x", "producer": "config"}
+    project = small.write(tmp_path / "project")
+    for number in range(20):
+        with (tmp_path / "project" / LAYERS / f"big{number}" / "zeros").open("wb") as file:
+            file.truncate(30 << 20)
+
+    def work() -> None:
+        with fails(InvalidError, "layer-folder-too-large"):
+            for name in project.layer_names():
+                project.layer(name)
+
+    ends(work, memory=300 << 20)
+
+
+def test_a_text_does_not_grow_without_bound(make_plan: MakePlan, small: Sample) -> None:
+    layer = small.files[f"{LAYERS}/settings/layer.yaml"]
+    long = {"type": "text", "pattern": "x*", "default": "x" * 4000, "help": "text"}
+    layer["parameters"] = {**layer.get("parameters", {}), "long": long}
+    layer["env"] = [{"name": "A", "value": "{{ params.long }}" * 200}]
+    with fails(InvalidError, "template-too-long"):
+        make_plan()

@@ -167,3 +167,20 @@ def test_only_a_layer_with_reads_base_may_start_from_the_base(
 def test_a_long_dockerfile_of_a_stranger_is_checked_in_time(text: str) -> None:
     """That of a bundle has up to 4 MiB, and is checked before anybody is asked."""
     ends(lambda: check_stages(text, base=None, where="here"))
+
+
+def test_the_last_stage_is_that_of_the_layer(make_plan: Callable[..., Plan], small: Sample) -> None:
+    """The engine exports the stage of the layer's name, which is not in its key."""
+    name = "dockerfiles/layers/compiled/Dockerfile.j2"
+    small.files[name] += "\nFROM scratch AS other\nCOPY --from={{ id }} / /\n"
+    with fails(InvalidError, "dockerfile-forbidden"):
+        make_plan()
+
+
+def test_a_long_flag_is_read() -> None:
+    check(f"FROM scratch AS build\nRUN --mount=type=bind,target=/{'a' * 200_000} true\n{LAST}")
+
+
+def test_a_comment_after_nothing_but_a_backslash_is_refused() -> None:
+    with fails(InvalidError, "dockerfile-forbidden"):
+        check(f"FROM scratch AS build\n  \\\n# x\nRUN true\n{LAST}")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.errors import PinError, UsageError
+from builder.errors import EngineError, PinError, UsageError
 from builder.model.plan import Plan
 from builder.produce.context import write_full_context
 from builder.store.store import Store
@@ -114,3 +114,16 @@ def test_descriptions_name_no_path_of_this_machine(
     for path in folder.glob("specs/*.json"):
         assert str(tmp_path) not in path.read_text()
         assert json.loads(path.read_text()).keys() == {"root", "debs", "wheels", "scheme", "files", "shared"}
+
+
+def test_no_file_is_written_through_a_link_in_place_of_the_unfinished_folder(
+    make_plan: MakePlan, mirror: Mirror, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In /tmp, another user may win the race between the removal and the new folder."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / ".context.partial").symlink_to(elsewhere)
+    monkeypatch.setattr("builder.produce.context.remove", lambda path: None)
+    with fails(EngineError, "disk-write-failed"):
+        written(store, make_plan(), tmp_path / "context")
+    assert list(elsewhere.iterdir()) == []

@@ -18,6 +18,7 @@ from builder.smoke.structure_file import structure_checks
 from tests.support.errors import fails
 from tests.support.hostile import limit
 from tests.support.images import Member, folder, layout, link, program
+from tests.support.limits import ends
 
 ENV = ["PATH=/usr/bin", "HOME=/root"]
 
@@ -51,6 +52,19 @@ def run(where: Path, test: dict[str, Any]) -> Report:
     path.write_text(yaml.safe_dump({"schemaVersion": "2.0.0", **test}))
     here = image(where)
     return run_static(here, None, structure_checks(path, open_image(here).env), always=())
+
+
+def test_variables_that_multiply_are_refused(tmp_path: Path) -> None:
+    """Twenty variables of thirty characters had a value of more bytes than any disk."""
+    variables = [{"key": "A0", "value": "x" * 100}]
+    variables += [{"key": f"A{number}", "value": f"$A{number - 1}" * 100} for number in range(1, 20)]
+    test = {"commandTests": [{"name": "a", "command": "true"}], "globalEnvVars": variables}
+
+    def work() -> None:
+        with fails(InvalidError, "structure-variable-too-long"):
+            run(tmp_path, test)
+
+    ends(work, memory=200 << 20)
 
 
 def existence(path: str, **more: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,7 +17,7 @@ from builder.store.gc import collect
 from builder.store.retention import Policy
 from builder.store.store import Store
 from tests.support.errors import fails
-from tests.support.hostile import KINDS, Outside, limit
+from tests.support.hostile import KINDS, PLAIN, Outside, limit
 from tests.support.storefiles import KEY, receipt, record
 
 BLOB = Digest.of(b"layer")
@@ -91,3 +92,19 @@ def test_the_error_of_a_lock_names_the_file(tmp_path: Path, kind: str) -> None:
     with limit(), fails(EngineError, "store-file-not-regular") as caught, store.exclusive(KEY):
         pass
     assert caught.value.where == str(store.root / "locks" / KEY)
+
+
+@pytest.mark.parametrize("kind", ["own", "writable by all", "of another user"])
+def test_a_file_that_others_can_write_to_is_copied(tmp_path: Path, kind: str) -> None:
+    """A blob that is the same file as one of a mirror would change with it, after it was compared with its digest."""
+    if kind == "of another user" and os.geteuid() != 0:
+        pytest.skip("only root can make such a file")
+    file = tmp_path / "file"
+    file.write_bytes(b"layer")
+    file.chmod(0o666 if kind == "writable by all" else 0o644)
+    if kind == "of another user":
+        os.chown(file, PLAIN, PLAIN)
+    store = Store(tmp_path / "store")
+    store.add_file(file, BLOB)
+    assert store.blob(BLOB).samefile(file) == (kind == "own")
+    assert store.read(BLOB) == b"layer" and list(store.tmp.iterdir()) == []

@@ -16,7 +16,7 @@ from builder.unpack.tree import entries
 from tests.support.debs import PASSWD, ar, deb
 from tests.support.errors import fails
 from tests.support.limits import ends
-from tests.support.tars import tar
+from tests.support.tars import Link, tar
 from tests.support.wheels import archive, wheel
 
 GIB = 1 << 30
@@ -50,6 +50,11 @@ DEBS: dict[str, tuple[Callable[[], bytes], str]] = {
     "many files": (lambda: packed(gzip.compress(header("usr/a") * (FEW + 1) + bytes(1024))), "unpacks-too-large"),
     "a deep path": (lambda: packed(deep(1, 300_000)), "member-path-too-long"),
     "deep paths": (lambda: packed(deep(300, 1900)), "layer-too-many-files"),
+    "a long target of a link": (
+        lambda: packed(gzip.compress(tar({"usr/a": Link("b" * 5000)}))),
+        "member-path-too-long",
+    ),
+    "long names": (lambda: packed(deep(3000, 1900)), "unpacks-too-large"),
     "a long control field": (
         lambda: deb("tool", {"usr/a": "a"}, fields={"Description": "x" + "\n a" * 340_000}),
         "root-base-passwd-missing",
@@ -84,6 +89,15 @@ WHEELS: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: wheel("tool", {f"tool-1.0.data/scripts/{name}": bytes(31 << 20) for name in "abcde"}),
         "unpacks-too-large",
     ),
+    "a gap in a line of entry points": (
+        lambda: archive(
+            {
+                "tool-1.0.dist-info/RECORD": b"",
+                "tool-1.0.dist-info/entry_points.txt": b"[console_scripts]\na" + b" " * 900_000 + b"b\n",
+            }
+        ),
+        "wheel-entry-points-invalid",
+    ),
     "many entry points": (
         lambda: archive(
             {
@@ -99,6 +113,7 @@ WHEELS: dict[str, tuple[Callable[[], bytes], str]] = {
 @pytest.mark.parametrize("case", DEBS)
 def test_a_package(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("builder.unpack.bounds.FILES", FEW)
+    monkeypatch.setattr("builder.unpack.bounds.NAMES", 4 << 20)
     make, id = DEBS[case]
     (tmp_path / "tool.deb").write_bytes(make())
     refused(tmp_path, {"debs": [{"file": "tool.deb"}], "root": True}, id)

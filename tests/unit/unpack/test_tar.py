@@ -14,6 +14,7 @@ import pytest
 from builder.unpack.entry import UnpackError, clean_path
 from builder.unpack.tar import Archive
 from tests.support.errors import fails
+from tests.support.limits import ends
 from tests.support.oddtars import AMBIGUOUS, DAMAGED, READ, pax, renamed
 
 Members = list[tuple[str, bytes, int, str, bytes]]
@@ -122,3 +123,14 @@ def test_what_is_read_is_what_python_and_gnu_tar_read(tmp_path: Path) -> None:
             names = [clean_path(name.decode("utf-8", "surrogateescape"), "") for name in listed.split(b"\n")[:-1]]
             assert names == [path for path, *_ in members] or any("\n" in path for path, *_ in members), number
     assert accepted > 200
+
+
+def test_headers_of_many_records_are_read_in_time() -> None:
+    """Each record copied the rest of its header: a package of some megabytes took hours."""
+    member = pax({f"{number:06}": "" for number in range(80_000)}) + READ["a full name"][0][:1024]
+
+    def work() -> None:
+        archive = Archive(io.BytesIO(member * 30 + bytes(1024)), "x.tar")
+        assert sum(len(found.pax_headers) for found in archive) == 30 * 80_000
+
+    ends(work)

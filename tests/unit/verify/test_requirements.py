@@ -129,3 +129,11 @@ def test_wheels(good: dict[str, str], bad: dict[str, str], expected: set[str]) -
 )  # fmt: skip
 def test_debian_packages(good: dict[str, str], bad: dict[str, str], expected: set[str]) -> None:
     assert needed(debs(**good), debs(**bad)) == expected
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_the_text_of_metadata_is_not_read(end: str) -> None:
+    parts = "".join(f"Content-Type: multipart/mixed; boundary=b{n}\n\n--b{n}\n" for n in range(10_000))
+    text = f"Name: x\nVersion: 1\nRequires-Dist: torch\n{parts}".replace("\n", end)
+    ((names, _),) = of_wheel("x", "1", text, "3.13").needs
+    assert names == {("wheel", "torch")}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.store.removal import remove
 from builder.verify.revision import files_at, revision_of
 from tests.support.gitrepo import git
 from tests.support.limits import ends
@@ -46,6 +47,50 @@ def test_a_file_of_gigabytes_is_not_read_into_memory(project: Path) -> None:
         assert (found := revision_of(project)) is not None and not found.clean
 
     ends(work, memory=300 << 20)
+
+
+def test_many_empty_gigabytes_are_not_read(project: Path) -> None:
+    for number in range(400):
+        (project / "recipes" / f"large-{number}").touch()
+        os.truncate(project / "recipes" / f"large-{number}", 60 << 20)
+
+    def work() -> None:
+        assert (found := revision_of(project)) is not None and not found.clean
+
+    ends(work)
+
+
+def test_folders_below_each_other_and_a_folder_that_is_a_link(project: Path, tmp_path: Path) -> None:
+    here = os.open(project / "recipes", os.O_RDONLY)
+    try:
+        for _ in range(1500):
+            os.mkdir("a", dir_fd=here)
+            below = os.open("a", os.O_RDONLY, dir_fd=here)
+            os.close(here)
+            here = below
+        os.close(os.open("f", os.O_CREAT, dir_fd=here))
+        assert (found := revision_of(project)) is not None and not found.clean
+    finally:
+        os.close(here)
+        remove(project / "recipes/a")  # pytest could not
+    assert (found := revision_of(project)) is not None and found.clean
+    (project / "recipes").rename(tmp_path / "elsewhere")
+    (project / "recipes").symlink_to(tmp_path / "elsewhere")
+    git(project, "add", "--all")
+    git(project, "commit", "--quiet", "--message=link")
+    assert (found := revision_of(project)) is not None and not found.clean, "what it leads to is in no commit"
+
+
+def test_an_object_that_the_repository_replaces_is_still_itself(project: Path) -> None:
+    """`git replace` shows another commit under the id of this one, which nobody else has."""
+    first, before = git(project, "rev-parse", "HEAD"), files_at(project, "HEAD")
+    (project / "recipes" / "tiny.yaml").write_text("changed")
+    git(project, "commit", "--quiet", "--all", "--message=second")
+    second = git(project, "rev-parse", "HEAD")
+    git(project, "reset", "--quiet", "--soft", first)
+    git(project, "replace", first, second)
+    assert files_at(project, "HEAD") == before
+    assert (found := revision_of(project)) is not None and (found.commit, found.clean) == (first, False)
 
 
 def test_the_files_of_a_revision(project: Path) -> None:
