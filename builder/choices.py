@@ -59,10 +59,17 @@ def parameter_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+_LONGEST, _MOST_DOTS = 1 << 16, 100
+"""Characters of a file, and dots of a line: the time of tomllib is quadratic in the parts of a key."""
+
+
 def load_choices(path: Path) -> Choices:
     """A builder.toml. Raises InvalidError that names file and key."""
+    text = read_text(path)
     try:
-        data = tomllib.loads(read_text(path))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        if len(text) > _LONGEST or any(line.count(".") > _MOST_DOTS for line in text.split("\n")):
+            raise ValueError(f"it is longer than {_LONGEST} characters, or a line has more than {_MOST_DOTS} dots")
+        data = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # not only TOMLDecodeError: a number may be too long
         raise InvalidError(f"not valid TOML: {error}", id="toml-invalid", where=str(path)) from None
     return build(data, Choices, where=str(path))

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TextIO
 
-HIDDEN = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff"
-"""A regular expression's character class: C0 and C1 controls, which a terminal executes; bidirectional overrides, which
-reorder text; and characters that neither XML nor UTF-8 can hold. Tab and line feed are not in it."""
+HIDDEN = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff"
+"""A regular expression's character class: C0 and C1 controls, which a terminal executes; bidirectional marks and
+overrides, which reorder text; line and paragraph separators, which some programs take for the end of a line; and
+characters that neither XML nor UTF-8 can hold. Tab and line feed are not in it."""
 
 _HIDDEN = re.compile(f"[{HIDDEN}]")
 _GREEN, _YELLOW, _RED = 32, 33, 31

@@ -50,8 +50,3 @@ def pytest_collection_finish() -> None:
     """Take what collecting the tests made out of garbage collection: `run_here` collects after every command."""
     gc.collect()
     gc.freeze()
-
-
-def pytest_make_parametrize_id(val: object) -> str | None:
-    """Bytes by their length: a gzip file has the time in it, and all processes of pytest-xdist must agree on names."""
-    return f"{len(val)} bytes" if isinstance(val, bytes) else None

@@ -96,7 +96,8 @@ class _Commands(TyperGroup):
         if summary_only is None or name is None:
             return name, None, rest
         _called[:] = [f"builder {name}"]
-        if not ctx.resilient_parsing and not {"-h", "--help"} & set(rest):
+        # `gc --cache` deletes in a registry: only its user chooses which.
+        if not ctx.resilient_parsing and not {"-h", "--help"} & set(rest) and name != "gc":
             ctx.default_map = {name: _defaults()}
         return name, load_command(name), rest
 

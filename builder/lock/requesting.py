@@ -9,7 +9,7 @@ import yaml
 from builder.errors import UsageError
 from builder.lock.freshness import REQUESTS
 from builder.model.lock import DebRequest, WheelRequest
-from builder.model.yamlfile import compose
+from builder.model.yamlfile import compose, parse_yaml
 
 
 def with_request(text: str, name: str, request: DebRequest | WheelRequest, comment: str = "") -> str:
@@ -20,7 +20,8 @@ def with_request(text: str, name: str, request: DebRequest | WheelRequest, comme
     Raises UsageError when the mapping is not written as a block, InvalidError for text that is not YAML.
     """
     kind = "debs" if isinstance(request, DebRequest) else "wheels"
-    root = compose(text) if text.strip() else None
+    # Composing alone recurses, in libyaml until the stack overflows.
+    root = compose(text) if parse_yaml(text, REQUESTS) is not None else None
     if root is None:
         return f"{text}{kind}:\n{_entry(name, request, 2, comment)}"
     if not isinstance(root, yaml.MappingNode):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from builder.digest import Digest
-from builder.errors import BuilderError, NetworkError, PinError
+from builder.errors import BuilderError, InvalidError, NetworkError, PinError
 from builder.mirror.source import MirrorSource, mirror_command
 from builder.model.plan import Plan
 from builder.model.reference import Reference
@@ -19,7 +19,8 @@ def base_image(plan: Plan, store: Store, *, offline: bool, source: MirrorSource 
     source: the mirror that `--mirror` names, read before the registry.
 
     Raises NetworkError when the registry cannot be reached (its advice names the hermetic base where there is one),
-    PinError when the image is not the pinned one, or is for another platform.
+    PinError when the image is not the pinned one, or is for another platform, InvalidError when a layer reads a base
+    that has commands of its own for builds.
     """
     if plan.base_image is None:
         return None
@@ -41,7 +42,16 @@ def base_image(plan: Plan, store: Store, *, offline: bool, source: MirrorSource 
         store.put(manifest)
         store.put(config)
     check_platform(config, plan.platform, str(reference))
-    return parse_base(str(reference), manifest, config)
+    base = parse_base(str(reference), manifest, config)
+    if any(layer.reads_base for layer in plan.layers) and (base.config.get("config") or {}).get("OnBuild"):
+        raise InvalidError(
+            f"the base {plan.base} has commands that run in builds on it (OnBuild)",
+            id="base-onbuild",
+            where=str(reference),
+            cause="a layer reads the base: an engine would run them, and no layer says them",
+            next="choose another base",
+        )
+    return base
 
 
 def pinned_base(reference: Reference, store: Store) -> BaseImage:

@@ -86,7 +86,7 @@ def compose(c: Container) -> str:
     service["volumes"] = [_compose_bind(mount) for mount in c.mounts]
     gpus = {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
     service["deploy"] = {"resources": {"reservations": {"devices": [gpus]}}}
-    service |= {"entrypoint": [c.entrypoint]} if c.entrypoint else {}
+    service |= {"entrypoint": [_dollars(c.entrypoint)]} if c.entrypoint else {}
     service |= {"command": [_dollars(word) for word in c.command]} if c.command else {}
     file: dict[str, Any] = {"services": {c.name: service}}
     if c.serves:
@@ -161,7 +161,7 @@ def bind(mount: Mount, home: str) -> str:
 
 def _compose_bind(mount: Mount) -> str:
     host = "${HOME}" + _dollars(mount.host[1:]) if mount.host.startswith("~/") else _dollars(mount.host)
-    return f"{host}:{mount.container}" + (":ro" if mount.read_only else "")
+    return f"{host}:{_dollars(mount.container)}" + (":ro" if mount.read_only else "")
 
 
 def _dollars(text: str) -> str:

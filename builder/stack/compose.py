@@ -22,7 +22,7 @@ from builder.lock.selection import LockContext
 from builder.lock.wheels import pinned_versions, resolve_wheels, target_tags
 from builder.model.base import Base
 from builder.model.lock import DebLock, WheelLock, WheelRequest
-from builder.model.textfile import read_text
+from builder.model.textfile import read_own
 from builder.project import Project
 from builder.stack.contents import foreign_modules, overlap, read_contents, read_requires
 from builder.stack.release import WIDER, Release, find_release, overrides_for
@@ -190,7 +190,7 @@ def _lock(
         needs = WheelRequest(requirements=wanted, python=request.python, platform=request.platform, dependencies=False)
         added[compiler] = (f"The compiler of CUDA {minor}.", needs)
     path = project.roots[0] / "recipes/locks" / REQUESTS
-    before = read_text(path) if path.exists() else None
+    before = read_own(path)
     text = before or ""
     for name, (comment, wanted_request) in reversed(added.items()):
         text = with_request(text, name, wanted_request, comment)

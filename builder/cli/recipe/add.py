@@ -26,8 +26,10 @@ from builder.lock.requesting import with_request
 from builder.lock.selection import LockContext
 from builder.model.base import Base
 from builder.model.lock import DebLock, DebRequest, WheelLock, WheelRequest
+from builder.model.textfile import read_own
 from builder.plan.use import Scope, make_use
 from builder.project import Project
+from builder.regular import read_regular
 from builder.text import closest
 from builder.unpack.root import STATUS_D
 
@@ -46,6 +48,7 @@ inputs:
 {checks}"""
 
 _DEB = re.compile(r"([a-z0-9][a-z0-9.+-]+)(?:>=((?:[0-9]+:)?[0-9][A-Za-z0-9.+:~-]*))?")
+_LARGEST = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ def add(
         checks=made.checks,
     )
     text = with_schema("layer", folder, layer, text)
-    if layer.exists() and layer.read_text("utf-8") != text:
+    if read_own(layer) not in (None, text):
         raise UsageError(
             f"{layer} exists already, with other contents",
             id="add-layer-exists",
@@ -119,7 +122,8 @@ def add(
 def _write(folder: Path, layer: Path, text: str, made: _Addition) -> None:
     """Write layer and request, resolve the lock, and print the files. Nothing stays written after an error."""
     requests = folder / "recipes/locks" / REQUESTS
-    before = requests.read_text("utf-8") if requests.exists() else with_schema("requests", folder, requests, "")
+    before = read_own(requests)
+    before = before if before is not None else with_schema("requests", folder, requests, "")
     with _undone_after_an_error(requests, layer):
         for path, content in ((requests, with_request(before, made.section, made.request)), (layer, text)):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -259,7 +263,7 @@ def _locks(project: Project, base: Base, kind: str, layer: str) -> list[str]:
 @contextlib.contextmanager
 def _undone_after_an_error(*paths: Path) -> Iterator[None]:
     """Put these files back as they were when the block fails."""
-    before = {path: path.read_bytes() if path.exists() else None for path in paths}
+    before = {path: read_regular(path, _LARGEST) if path.exists() else None for path in paths}
     try:
         yield
     except BaseException as error:

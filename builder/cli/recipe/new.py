@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +10,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
+from builder.atomic import write_file
 from builder.cli.output import say
 from builder.cli.recipe.new_base import new_base
 from builder.cli.recipe.schema import with_schema, write_schema
@@ -144,17 +146,16 @@ def new(
         hint = f"add {name} to `layers` of a recipe, and plan that recipe"
     else:
         raise UsageError(f"cannot write a new {kind!r}", id="new-kind-unknown", cause="one of recipe, layer, base")
-    if path.exists():
+    if os.path.lexists(path):
         raise UsageError(f"{path} exists already", id="new-file-exists")
     text = text.format(name=name, base=base or BASE, extends=extends, **_model(model or NO_MODEL))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(with_schema(kind, Path(), path, text), "utf-8")
+    write_file(path, with_schema(kind, Path(), path, text).encode())
     write_schema(kind, Path())
     print(path)
     for file, content in COMPILED.items() if compiled else ():
         beside = path.with_name(file.format(name=name))
         if beside != path:
-            beside.write_text(content.format(name=name), "utf-8")
+            write_file(beside, content.format(name=name).encode())
             print(beside)
     say(f"next: {hint}")
 
@@ -184,7 +185,7 @@ def _new_recipe(name: str, base: str, extends: str | None, layers: list[str]) ->
     if extends:
         variant += _with_layers(project, extends, layers)
     path = Path("recipes") / f"{name}.yaml"
-    if name in project.recipe_names() and not path.exists():
+    if name in project.recipe_names() and not os.path.lexists(path):
         raise UsageError(
             f"builder has a recipe {name} already",
             id="new-recipe-bundled",

@@ -78,7 +78,8 @@ def show(
 
 
 def _print(data: dict[str, Any]) -> None:
-    for line in yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=sys.maxsize).splitlines():
+    text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=sys.maxsize)
+    for line in text.rstrip("\n").split("\n"):
         print_line(line, hang=len(line) - len(line.lstrip()) + 4)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from typing import Annotated
 
@@ -57,7 +58,7 @@ def _execute(steps: list[Step]) -> None:
     for step in steps:
         if _run(step):
             raise EngineError(
-                f"{' '.join(step[1])} failed",
+                f"{shlex.join(step[1])} failed",
                 id="hf-failed",
                 next="pip install -U huggingface_hub; hf auth login",
             )
@@ -72,7 +73,7 @@ def _execute(steps: list[Step]) -> None:
                 f"{check[1][4]}: files differ from the hub's checksums, or are missing",
                 id="weights-differ",
                 cause="see the message above",
-                next=f"{' '.join(check[1])}, then delete the files that it names, and run prefetch again",
+                next=f"{shlex.join(check[1])}, then delete the files that it names, and run prefetch again",
             )
     say(f"verified: the files of {', '.join(check[1][4] for check in checks)} have the hub's checksums")
 

@@ -82,7 +82,8 @@ _LAST = re.compile(
 
 def suspicious_name(path: str) -> bool:
     """Whether files of this name usually contain credentials."""
-    return _LAST.search(path[-40:]) is not None and any(name.search(path) for name, _, _ in _NAMES)
+    likely = _LAST.search(path[-40:]) is not None or "/auth.conf.d/" in path  # apt reads names without a suffix there
+    return likely and any(name.search(path) for name, _, _ in _NAMES)
 
 
 def find_secrets(path: str, data: bytes) -> Iterator[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import Cli
+from tests.support.limits import ends
 
 MODE = {"type": "text", "choices": ["slow", "fast"], "default": "slow", "help": "mode"}
 
@@ -112,6 +113,9 @@ def test_a_choice_applies_where_it_fits(online: Cli) -> None:
         ('set.placed.mode = "odd"', 3, "layer-parameter-invalid"),
         ('set.placed.mod = "fast"', 3, "layer-parameter-invalid"),
         ("a = " + "[" * 5000, 3, "toml-invalid"),
+        ("set.placed.mode = " + "1" * 5000, 3, "toml-invalid"),
+        (f"a{'.a' * 1000} = 1", 3, "toml-invalid"),
+        ("#" * 70_000, 3, "toml-invalid"),
         ('engine = "podman"', 3, "value-invalid"),
     ],
 )
@@ -161,3 +165,16 @@ def test_images_lists_what_is_in_the_store(built: Cli) -> None:
     for path in (built.folder / "store/layers").iterdir():
         path.unlink()
     assert json.loads(built("images", "--json").out) == []
+
+
+def test_a_key_of_many_parts_is_refused_in_time(cli: Cli) -> None:
+    """tomllib's time is quadratic in them: half a megabyte took hours, in every command."""
+    cli.small.files["builder.toml"] = f"a{'.a' * 250_000} = 1\n"
+    ends(lambda: cli("list").failed(3, "toml-invalid"))
+
+
+def test_the_cache_of_a_project_is_not_where_gc_deletes(cli: Cli) -> None:
+    cli.small.files["builder.toml"] = 'cache = "127.0.0.1:1/team/layers"\n'
+    for words in ((), ("--older-than", "30d")):
+        said = cli("gc", *words)
+        assert said.code == 0 and f"freed at {cli.folder / 'store'}" in said.out, said.err

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from builder.digest import Digest
-from builder.errors import ExitCode, NetworkError, PinError
+from builder.errors import ExitCode, InvalidError, NetworkError, PinError
 from builder.mirror.basefetch import base_image, with_hermetic_hint
 from builder.model.plan import Plan
 from builder.store.store import Store
 from tests.support.errors import fails
 from tests.support.http_registry import Answer, Server, image_manifest
-from tests.support.project import Sample, vendor_base
+from tests.support.project import Sample, read_base, vendor_base
 
 Vendor = Callable[..., Plan]
 DIFF = Digest("sha256:" + "d" * 64)
@@ -33,10 +34,11 @@ def plan_on(make_plan: Callable[..., Plan], small: Sample, server: Server) -> Ve
     return made
 
 
-def serve(server: Server, architecture: str = "arm64") -> str:
+def serve(server: Server, architecture: str = "arm64", **settings: Any) -> str:
     """A base with one layer whose blob does not exist."""
     layers = b"a layer"
-    config = json.dumps({"os": "linux", "architecture": architecture, "rootfs": {"diff_ids": [DIFF]}}).encode()
+    about = {"os": "linux", "architecture": architecture, "rootfs": {"diff_ids": [DIFF]}, "config": settings}
+    config = json.dumps(about).encode()
     data = image_manifest(config, layers)
     named = json.loads(data)["config"]["digest"]
     server.on("GET", f"/v2/team/app/blobs/{named}", Answer(200, config))
@@ -94,3 +96,15 @@ def test_the_base_without_a_registry_is_named_where_the_recipe_has_one(make_plan
             ExitCode.NETWORK,
         )
     assert with_hermetic_hint(refused, replace(plan, compatible=("other",))).next == "try again"
+
+
+def test_a_base_that_is_read_has_no_commands_of_its_own(
+    make_plan: Callable[..., Plan], small: Sample, server: Server, store: Store
+) -> None:
+    """An engine runs them in every build on the base: nobody would have seen them."""
+    digest = serve(server, OnBuild=["RUN evil", "ADD https://example.org/x /"])
+    read_base(small, f"{server.host}/team/app:1", digest)
+    with fails(InvalidError, "base-onbuild"):
+        base_image(make_plan(base="vendor"), store, offline=False)
+    small.files["recipes/tiny.yaml"]["layers"] = ["entrypoint"]
+    assert base_image(make_plan(base="vendor"), store, offline=False) is not None, "no engine starts from it"

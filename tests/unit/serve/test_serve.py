@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,15 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from builder.errors import UsageError
-from builder.model.recipe import Recipe
+from builder.model.recipe import Recipe, Run
 from builder.model.variant import with_profile
 from builder.project import Project
 from builder.serve.api import create_options
 from builder.serve.formats import compose, docker_command, docker_words, env_file, shell, systemd, unit_word
-from builder.serve.spec import Container, Node, container, warm_up
+from builder.serve.spec import Container, Mount, Node, container, warm_up
 from builder.serve.staging import netplan, prefetch
 from tests.support.containers import HEAD, IMAGE, WORKER, made
 from tests.support.errors import fails
@@ -224,3 +226,21 @@ def test_any_argument_survives_the_shell(word: str) -> None:
 @given(TEXT)
 def test_any_argument_survives_a_unit(word: str) -> None:
     assert unit_words(unit_word(word)) == [word]
+
+
+def test_compose_replaces_no_variable_in_a_path() -> None:
+    plain_one = made(PROJECT.recipe("qwen3.6-35b"))
+    odd = replace(plain_one, mounts=(Mount("/a/$HOST", "/b/${TOKEN}"),), entrypoint="/bin/$0")
+    service = yaml.safe_load(compose(odd))["services"][odd.name]
+    assert service["volumes"] == ["/a/$$HOST:/b/$${TOKEN}"] and service["entrypoint"] == ["/bin/$$0"]
+
+
+@pytest.mark.parametrize("item", ["--local-dir=/x", "a", "-a/b", "a/b:--local-dir=/x", "a/b@--x", "a/b@", "a/b:"])
+def test_a_download_is_no_option_of_the_hubs_client(item: str) -> None:
+    with pytest.raises(ValidationError):
+        Run(downloads=(item,))
+
+
+@pytest.mark.parametrize("item", ["a/b", "a.b/c-d@main", "a/b@refs/pr/1:x.json", "a/b:folder/x y.json"])
+def test_a_download(item: str) -> None:
+    assert Run(downloads=(item,)).downloads == (item,)

@@ -40,6 +40,12 @@ FOUND = [
     ("a private key", "id", key().replace("KEY-----\n", "KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: X,1\n\n", 1)),
     ("a registry login", "root/.docker/config.json", '{"auths": {"nvcr.io": {"auth": "JG9hdXRoOmFiYw=="}}}'),
     ("a password", "root/.netrc", "machine h login me password geheim\n"),
+    ("a password", "etc/apt/auth.conf.d/mirror", "machine h login me password geheim\n"),
+    (
+        "a password",
+        "etc/apt/auth.conf.d/a-name-of-more-than-forty-characters-in-all",
+        "machine h login me password x\n",
+    ),
     ("a password in an address", "etc/pip.conf", "[global]\nindex-url = https://me:geheim@host/simple\n"),
     ("a password in an address", "root/.git-credentials", "https://me:geheim@host\n"),
     ("a password", "root/.pypirc", "[x]\nusername = me\npassword = geheim\n"),
