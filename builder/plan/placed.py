@@ -14,7 +14,7 @@ from builder.plan.use import Scope
 from builder.project import LayerSource
 from builder.text import HIDDEN
 from builder.unpack.entry import UnpackError
-from builder.unpack.tree import check_place, placed
+from builder.unpack.place import check_place, placed
 
 _MOST = 4 << 20
 """Characters of the files that a layer places itself: a bundle holds them all."""

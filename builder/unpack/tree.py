@@ -9,20 +9,15 @@ from typing import Any
 
 from . import debs, patches, root, wheels
 from .bounds import FILES, NAMES, Budget
-from .entry import Entry, UnpackError, clean_path, directory, from_bytes, raw, symlink
+from .entry import Entry, UnpackError, directory, raw
+from .place import PLACED, check_place, placed
 from .spool import Spool
-
-ALLOWED = ("etc", "opt", "srv", "usr")
-"""Where a layer that is not a root may place files: plain folders of root with mode 0755 on every base."""
 
 OF_PACKAGES = ("var/lib", "var/cache")
 """Where Debian packages over a root may place files too: such a layer fits only bases whose root is of Debian."""
 
 _LONG_NAME = re.compile(rb"[^/]{256}")
 """Longer than a name that Linux's file systems hold: no engine could unpack the layer."""
-
-PLACED = "the layer's files"
-"""The owner of the layer's own files, which win over files of packages and wheels."""
 
 Locate = Callable[[Mapping[str, Any]], Path]
 """Finds an input, given as its entry in the description, on disk."""
@@ -67,16 +62,6 @@ def entries(spec: Mapping[str, Any], locate: Locate, spool: Spool) -> list[Entry
     made += [placed(item) for item in spec["files"]]
     also = OF_PACKAGES if spec["debs"] else ()
     return normalise(made, is_root=spec["root"], shared=frozenset(spec["shared"]), also=also)
-
-
-def placed(item: Mapping[str, Any]) -> Entry:
-    """One entry of the description's `files`."""
-    path = clean_path(item["path"], PLACED)
-    if item.get("link") is not None:
-        return symlink(path, item["link"], PLACED)
-    if item.get("directory"):
-        return directory(path, int(item.get("mode") or "0755", 8), PLACED)
-    return from_bytes(path, item["content"].encode(), int(item.get("mode") or "0644", 8), PLACED)
 
 
 def normalise(
@@ -139,24 +124,6 @@ def _add_parents(tree: dict[str, Entry], path: str) -> int:
             raise UnpackError(f"{path} lies below {parent}, which is not a directory", id="layer-path-below-file")
         parent = parent.rpartition("/")[0]
     return added
-
-
-def check_place(entry: Entry, also: tuple[str, ...] = ()) -> None:
-    """Raises UnpackError for a path or a mode that only a root layer may have. also: more folders that may get files"""
-    first = entry.path.partition("/")[0]
-    inside = first in ALLOWED or entry.path.startswith(tuple(f"{folder}/" for folder in also))
-    above = entry.path in ALLOWED or any(f"{folder}/".startswith(f"{entry.path}/") for folder in also)
-    if not (inside or above) or (above and entry.kind != "dir"):
-        raise UnpackError(
-            f"a layer may not place /{entry.path}: only files below {', '.join('/' + name for name in ALLOWED)} keep "
-            "their meaning on every base",
-            id="layer-path-forbidden",
-        )
-    if entry.kind in ("file", "dir") and entry.mode & 0o6000:
-        raise UnpackError(
-            f"/{entry.path} is set-user-id or set-group-id, which only a root layer may have",
-            id="layer-mode-forbidden",
-        )
 
 
 def _link_to_first(tree: dict[str, Entry]) -> list[Entry]:

@@ -37,6 +37,7 @@ def transfer(place: Place) -> Iterator[Row]:
         found = []
         for _ in range(runs):
             folder = place.folder / f"registry-{next(numbers)}"
+            folder.mkdir()
             with running(folder) as host:
                 found.append(command(f"{host}/team/stack:1").run())
             remove(folder)
@@ -58,6 +59,7 @@ def transfer(place: Place) -> Iterator[Row]:
         yield Row("transfer", "builder push", ours, "curl of the same blobs", floor)
     if needed("docker"):
         return
+    (place.folder / "registry").mkdir()
     with running(place.folder / "registry") as host:
         name = f"{host}/team/stack:1"
         push(name).run()

@@ -13,7 +13,6 @@ from builder.cli.output import counted, print_json, print_line, size
 from builder.cli.request import PLATFORM, asked
 from builder.errors import UsageError
 from builder.model.plan import Plan
-from builder.plan.bundle import write_bundle
 from builder.project import Project
 
 
@@ -32,6 +31,9 @@ def plan(
     project = Project()
     planned = asked(project, recipe, base, set_, profile, platform).plan(project)
     if bundle is not None:
+        # Imported here: a plan that is only printed starts without it.
+        from builder.plan.bundle import write_bundle
+
         try:
             write_file(bundle, write_bundle(planned))
         except OSError as error:

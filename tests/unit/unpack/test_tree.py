@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builder.unpack.entry import Entry, UnpackError, clean_path, content, directory, from_bytes, symlink
+from builder.unpack.place import PLACED, placed
 from builder.unpack.spool import index
-from builder.unpack.tree import PLACED, normalise, placed
+from builder.unpack.tree import normalise
 from tests.support.errors import fails
 from tests.support.tars import File, Folder, Hard, Link, Members, Node, tar
 
