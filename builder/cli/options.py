@@ -8,6 +8,9 @@ from typing import Annotated
 import typer
 
 RecipeOption = Annotated[str, typer.Option("--recipe", "-r", help="Name of the recipe; `builder list` shows all.")]
+MaybeRecipeOption = Annotated[
+    str | None, typer.Option("--recipe", "-r", help="Name of the recipe; `builder list` shows all.")
+]
 BaseOption = Annotated[
     str | None,
     typer.Option("--base", help="Base to use instead of the recipe's own: a name, an alias or a family."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -13,12 +13,30 @@ from builder.events import Event, now
 from builder.text import printable
 
 if TYPE_CHECKING:
-    from rich.console import Group
+    from rich.console import Console, Group
 
 _ORDER = {"failed": -1, "waiting": 1, "done": 2, "cached": 2}
 
 PLAIN_EVERY = 10.0
 """Seconds between two plain lines about one layer that stays in one state."""
+
+
+def start_live(shown: Callable[[Any], Any], *, per_second: int) -> Any:
+    """A started display of rich below other messages; None where no terminal shows it, or with --quiet.
+
+    shown: what it shows, on the console that it gets; called so often in a second.
+    """
+    if not sys.stderr.isatty() or is_quiet():
+        return None
+    # rich takes 60 ms to import, and only a terminal needs it.
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(stderr=True)
+    live = Live(console=console, refresh_per_second=per_second, transient=True, get_renderable=lambda: shown(console))
+    # At once: rich does not erase a display that it has not shown yet, when several threads print.
+    live.start(refresh=True)
+    return live
 
 
 class Progress:
@@ -35,7 +53,6 @@ class Progress:
         self._printed: dict[str, float] = {}
         self._lock = Lock()
         self._live: Any = None
-        self._console: Any = None
         self._download = 0
         self._fetched: dict[str, int] = {}
         self._made: dict[str, float] = {}
@@ -57,15 +74,8 @@ class Progress:
                 self._since.setdefault(layer, now())
 
     def __enter__(self) -> Progress:
-        if sys.stderr.isatty() and not self._verbose and not is_quiet():
-            # rich takes 60 ms to import, and only a terminal needs it.
-            from rich.console import Console
-            from rich.live import Live
-
-            self._console = Console(stderr=True)
-            self._live = Live(console=self._console, refresh_per_second=4, transient=True, get_renderable=self._shown)
-            # At once: rich does not erase a display that it has not shown yet, when several threads print.
-            self._live.start(refresh=True)
+        if not self._verbose:
+            self._live = start_live(self._shown, per_second=4)
         return self
 
     def __exit__(
@@ -103,9 +113,9 @@ class Progress:
         """Seconds since this object was created."""
         return now() - self._begin
 
-    def _shown(self) -> Group:
+    def _shown(self, console: Console) -> Group:
         """The live display, which is as high as the terminal."""
-        return self._table(self._console.height - 1)
+        return self._table(console.height - 1)
 
     def _table(self, height: int = 100) -> Group:
         """One line for all layers, then one for each, the active ones first. Rows that do not fit are counted.

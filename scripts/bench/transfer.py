@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from itertools import count
 
 from measure import Command, Row, Sample
-from place import ROOT, Place, needed, remove
+from place import Place, needed, remove
 
-sys.path.insert(0, str(ROOT))
 from tests.support.registry import running
 
 UPLOAD = """\

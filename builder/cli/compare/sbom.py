@@ -10,7 +10,7 @@ from builder.attest.cyclonedx import cyclonedx
 from builder.attest.inventory import Inventory
 from builder.attest.spdx import spdx
 from builder.cli.image.built import built_image
-from builder.cli.options import BaseOption, CompressionOption, ProfileOption, SetOption
+from builder.cli.options import BaseOption, CompressionOption, MaybeRecipeOption, ProfileOption, SetOption
 from builder.cli.request import COMPRESSION, PLATFORM, asked
 from builder.errors import PinError, UsageError
 from builder.model.canonical import canonical
@@ -30,9 +30,7 @@ def sbom(
     reference: Annotated[
         str | None, typer.Argument(metavar="REF", help="An image in a registry, instead of the recipe's built one.")
     ] = None,
-    recipe: Annotated[
-        str | None, typer.Option("--recipe", "-r", help="Name of the recipe; `builder list` shows all.")
-    ] = None,
+    recipe: MaybeRecipeOption = None,
     base: BaseOption = None,
     set_: SetOption = None,
     profile: ProfileOption = None,

@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 
 from builder.cli.image.built import built_image, image_name, load_into_docker
-from builder.cli.options import BaseOption, CompressionOption, JsonOption, PolicyOption, ProfileOption, SetOption
+from builder.cli.options import (
+    BaseOption,
+    CompressionOption,
+    JsonOption,
+    MaybeRecipeOption,
+    PolicyOption,
+    ProfileOption,
+    SetOption,
+)
 from builder.cli.output import print_json
 from builder.cli.request import COMPRESSION, PLATFORM, asked, check_tag
 from builder.errors import UsageError
@@ -18,9 +26,7 @@ def load(
     reference: Annotated[
         str | None, typer.Argument(metavar="REF", help="An image in a registry, which docker pulls by its digest.")
     ] = None,
-    recipe: Annotated[
-        str | None, typer.Option("--recipe", "-r", help="Name of the recipe; `builder list` shows all.")
-    ] = None,
+    recipe: MaybeRecipeOption = None,
     base: BaseOption = None,
     set_: SetOption = None,
     profile: ProfileOption = None,

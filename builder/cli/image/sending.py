@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from threading import Lock
 from types import TracebackType
 from typing import Any
 
-from builder.cli.output import is_quiet, say, size
-from builder.cli.progress import PLAIN_EVERY
+from builder.cli.output import say, size
+from builder.cli.progress import PLAIN_EVERY, start_live
 from builder.digest import Digest
 from builder.events import now
 
@@ -50,15 +49,7 @@ class Sending:
         return f"{size(done)} of {size(self._total)}, {size(round(rate))}/s{left}"
 
     def __enter__(self) -> Sending:
-        if sys.stderr.isatty() and not is_quiet():
-            # rich takes 60 ms to import, and only a terminal needs it.
-            from rich.console import Console
-            from rich.live import Live
-
-            console = Console(stderr=True)
-            self._live = Live(console=console, refresh_per_second=2, transient=True, get_renderable=self.text)
-            # At once: rich does not erase a display that it has not shown yet, when several threads print.
-            self._live.start(refresh=True)
+        self._live = start_live(lambda console: self.text(), per_second=2)
         return self
 
     def __exit__(
