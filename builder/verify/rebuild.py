@@ -15,9 +15,11 @@ from builder.mirror.source import MirrorSource
 from builder.model.inputs import FetchEvent, Input
 from builder.model.plan import Plan, PlannedLayer
 from builder.oci.assemble import BaseImage, Image, assemble
+from builder.parallel import every
 from builder.produce.build import Builder
 from builder.produce.survey import Needs, check_space, survey
 from builder.smoke.image.opened import LayerBlob
+from builder.store.blobs import hash_of
 from builder.store.records import LayerRecord
 from builder.store.removal import remove
 from builder.store.store import Store
@@ -25,11 +27,15 @@ from builder.store.store import Store
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """The layers that were rebuilt, by id; the whole image when all were; the base of the plan."""
+    """The layers that were rebuilt, by id; the whole image when all were; the base of the plan.
+
+    earlier: those of them that the user's store built before, and that were not built again.
+    """
 
     layers: Mapping[str, LayerBlob]
     image: Image | None
     base: BaseImage | None
+    earlier: Collection[str] = ()
 
 
 @contextlib.contextmanager
@@ -45,12 +51,16 @@ def rebuild(
     announce: Callable[[Needs], None],
     jobs: int | None = None,
     source: MirrorSource | None = None,
+    built: bool = False,
 ) -> Iterator[Rebuilt]:
     """Build these layers of a plan again; their blobs are removed at the end of the context.
 
-    Only inputs are taken from `store`, and their bytes are hashed while they are read. Raises BuilderError.
+    Only inputs are taken from `store`, and their bytes are hashed while they are read. built: also the layers that the
+    store's user built from the same inputs; they are hashed, and stay. Raises BuilderError.
     """
-    part = plan.only(layers)
+    records = _built_earlier(store, plan.only(layers)) if built else {}
+    blobs = {name: _blob(store, record) for name, record in records.items()}
+    part = plan.only({*layers} - records.keys())
     folder = store.scratch()
     try:
         fresh = Store(folder / "store")
@@ -70,13 +80,13 @@ def rebuild(
         Builder(fresh, part, engine=engine, offline=offline, listener=listener, log=log, jobs=jobs, source=source).run(
             needs
         )
-        records = {layer.id: _record(fresh, layer) for layer in part.layers if layer.producer != "config"}
+        earlier = list(records)
+        for layer in part.layers:
+            if layer.producer != "config":
+                records[layer.id] = _record(fresh, layer)
+                blobs[layer.id] = _blob(fresh, records[layer.id])
         whole = len(records) == sum(layer.producer != "config" for layer in plan.layers)
-        blobs = {
-            name: LayerBlob(record.digest, record.size, fresh.blob(record.digest), diff_id=record.diff_id)
-            for name, record in records.items()
-        }
-        yield Rebuilt(blobs, assemble(plan, records, base) if whole else None, base)
+        yield Rebuilt(blobs, assemble(plan, records, base) if whole else None, base, earlier)
     finally:
         remove(folder)
 
@@ -107,6 +117,24 @@ def link_input(store: Store, fresh: Store, item: Input) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.link(store.blob(item.digest), target, follow_symlinks=False)
+
+
+def _built_earlier(store: Store, part: Plan) -> dict[str, LayerRecord]:
+    """The records of the layers that the store's user built, by id: not those from a layer cache, nor damaged ones."""
+
+    def whole(layer: PlannedLayer) -> LayerRecord | None:
+        record = store.layer(layer.key)
+        if record is None or record.origin or hash_of(store.blob(record.digest)) != record.digest:
+            return None
+        return record
+
+    layers = [layer for layer in part.layers if layer.producer != "config"]
+    records = every(whole, layers, os.cpu_count() or 1)
+    return {layer.id: record for layer, record in zip(layers, records, strict=True) if record is not None}
+
+
+def _blob(store: Store, record: LayerRecord) -> LayerBlob:
+    return LayerBlob(record.digest, record.size, store.blob(record.digest), diff_id=record.diff_id)
 
 
 def _record(store: Store, layer: PlannedLayer) -> LayerRecord:

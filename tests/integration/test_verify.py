@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.digest import Digest
+from builder.model.canonical import fingerprint
 from builder.model.reference import Reference
 from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
 from builder.plan.bundle import MEDIA_TYPE, read_bundle, write_bundle
@@ -86,6 +87,29 @@ def test_a_stranger_rebuilds_the_image(pushed: Pushed) -> None:
     # Nothing but inputs is kept.
     assert list((pushed.cli.folder / "stranger" / "layers").iterdir()) == []
     assert list((pushed.cli.folder / "stranger" / "tmp").iterdir()) == []
+
+
+def test_layers_that_the_store_has_built_are_not_built_again(pushed: Pushed) -> None:
+    said = pushed.verify("--built", "--json", store="store")
+    report = json.loads(said.out)
+    layers = report["earlier"]
+    assert (said.code, report["verdict"], {*layers} > {"root", "placed"}) == (0, "identical", True), said.err
+    assert {part["part"] for part in report["parts"]} >= {*layers, "config", "manifest"}
+    assert "takes as this store built them" in said.err
+    # A layer of a cache is somebody else's build, and a damaged blob is nobody's.
+    store = pushed.cli.folder / "store"
+    first, second = sorted((store / "layers").iterdir())[:2]
+    taken, damaged = (json.loads(path.read_bytes()) for path in (first, second))
+    data = {name: value for name, value in taken.items() if name != "check"} | {"origin": "cache.example/x"}
+    first.write_text(json.dumps(data | {"check": fingerprint([first.stem, data])}))
+    blob = store / "blobs" / "sha256" / damaged["digest"].partition(":")[2]
+    blob.chmod(0o600)
+    blob.write_bytes(b"\0" * damaged["size"])
+    said = pushed.verify("--built", "--json", store="store")
+    report = json.loads(said.out)
+    assert (said.code, report["verdict"]) == (0, "identical"), said.err
+    assert len(report["earlier"]) == len(layers) - 2
+    pushed.verify("--built", "--vary", "time").failed(2, "verify-built-no-rebuild")
 
 
 def test_pushing_again_attaches_nothing_new(pushed: Pushed) -> None:

@@ -88,6 +88,10 @@ def verify(
         list[str] | None, typer.Option("--layer", help="Rebuild only this layer. May be repeated.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Rebuild only layers that need no compiler.")] = False,
+    built_: Annotated[
+        bool,
+        typer.Option("--built", help="Compare with layers that this store has built; rebuild only the others."),
+    ] = False,
     vary_: Annotated[
         str | None,
         typer.Option(
@@ -121,6 +125,8 @@ def verify(
     """
     check_engine(engine, builder)
     variations = chosen(vary_) if vary_ is not None else []
+    if built_ and (attest or variations):
+        raise UsageError("--built shows no new rebuild: --attest and --vary need one", id="verify-built-no-rebuild")
     engine = steps_engine(engine, builder) if variations else engine
     keys, demanded = read_public_keys(signed_by), image_policy(policy)
     signing = attesting_key(key, reference) if attest else None
@@ -136,19 +142,17 @@ def verify(
         request = asked(Project(), recipe, base, set_, profile, PLATFORM, compression)
     elif (base or set_ or profile) and project is None:
         raise UsageError("--base, --set and --profile belong to --recipe", id="verify-recipe-missing")
-    origin = None
-    if project is not None:
-        if recipe is not None or reference is None:
-            what = "--project is about the bundle of REF: name REF, and no recipe"
-            raise UsageError(what, id="verify-project-and-recipe")
-        origin = Asked(project, base, tuple(set_ or ()), profile)
+    if project is not None and (recipe is not None or reference is None):
+        what = "--project is about the bundle of REF: name REF, and no recipe"
+        raise UsageError(what, id="verify-project-and-recipe")
+    origin = Asked(project, base, tuple(set_ or ()), profile) if project is not None else None
     store = open_store()
     source = mirror_source(mirror)
     subject = _subject(reference, request, origin, store, offline=offline, source=source)
     if reference is not None:
         demand_signed(Reference.parse(reference), subject.image.digest, keys, demanded)
     wanted = _chosen(subject.plan, layer or (), quick=quick)
-    _say_claims(subject, wanted, signed=bool(keys or policy))
+    _say_claims(subject, wanted, signed=bool(keys or policy), built=built_)
     if request is None and not subject.own:
         ask_trust(subject.plan, subject.name, trusted=trust_plan)
     engines: dict[str, Engine] = {}
@@ -165,6 +169,7 @@ def verify(
             announce=lambda needs: _announce(needs, store),
             jobs=jobs,
             source=subject.source,
+            built=built_,
         ) as rebuilt,
     ):
         below = [item.digest for item in rebuilt.base.manifest.layers] if rebuilt.base is not None else []
@@ -199,7 +204,7 @@ def verify(
             engine=engines.get("used"),
             key=signing,
         )
-    about = {"image": subject.image.digest, "plan": subject.origin} | as_json(varied)
+    about = {"image": subject.image.digest, "plan": subject.origin, "earlier": list(rebuilt.earlier)} | as_json(varied)
     conclude(about, verdict, compared, said, where=subject.name, json=json_)
     check_varied(varied, subject.name)
 
@@ -259,9 +264,10 @@ def _chosen(plan: Plan, named: Sequence[str], *, quick: bool) -> list[str]:
     ]
 
 
-def _say_claims(subject: _Subject, wanted: Sequence[str], *, signed: bool) -> None:
+def _say_claims(subject: _Subject, wanted: Sequence[str], *, signed: bool, built: bool) -> None:
     total = sum(layer.producer != "config" for layer in subject.plan.layers)
-    say(f"{subject.name}: rebuilds {len(wanted)} of {counted(total, 'layer')} from {subject.origin}")
+    how = "takes as this store built them, or rebuilds," if built else "rebuilds"
+    say(f"{subject.name}: {how} {len(wanted)} of {counted(total, 'layer')} from {subject.origin}")
     if subject.source is not None:
         say(f"takes inputs from {subject.source.name} first, each by its hash")
     people = "signatures are those demanded" if signed else "no signature is checked"
