@@ -43,7 +43,7 @@ from tests.support.project import ROOT
 def _needs() -> None:
     if os.geteuid() != 0:
         pytest.skip("namespaces of the end-to-end tests need root")
-    tools = ("buildah", "docker", "runc", "unshare", "faketime", "skopeo")
+    tools = ("buildah", "docker", "runc", "unshare", "datefudge", "skopeo")
     missing = [name for name in tools if shutil.which(name) is None]
     if missing:
         pytest.skip(f"scripts/test installs {', '.join(missing)}")

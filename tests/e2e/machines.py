@@ -39,7 +39,7 @@ class Machine:
         setup = (
             f"hostname {self.name} && mount --bind {resolver} /etc/resolv.conf && umask {self.umask:03o} && cd {work}"
         )
-        inner = ["faketime", "-f", self.date, *argv] if self.date else list(argv)
+        inner = ["datefudge", self.date, *argv] if self.date else list(argv)
         if self.user:
             # Another user that can still read this checkout and its Python.
             reach = "+dac_override,+dac_read_search"

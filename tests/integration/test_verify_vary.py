@@ -100,7 +100,7 @@ def test_what_a_step_takes_from_the_machine_is_named(steps: Cli, mirror: Mirror)
 
 @nightly
 @pytest.mark.engine
-@pytest.mark.skipif(library(threads=True) is None, reason="libfaketime is not installed")
+@pytest.mark.skipif(library() is None, reason="datefudge is not installed")
 def test_every_planted_fault(steps: Cli, mirror: Mirror) -> None:
     names = [*PLANTED]
     plant(steps, mirror, *names)

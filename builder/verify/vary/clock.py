@@ -1,11 +1,14 @@
-"""Another clock, with libfaketime: for a process of this machine, and for the steps of a layer.
+"""Another clock, with datefudge: for a process of this machine, and for the steps of a layer.
 
-A time namespace of Linux does not change the date, so that the C library's calls are replaced.
+A time namespace of Linux does not change the date, so that the C library's calls are replaced. libfaketime would do it
+too, but its processes share a semaphore: a parallel build of thousands of processes came to a stop.
 """
 
 from __future__ import annotations
 
+import calendar
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,37 +18,41 @@ NOT_SET = "builder-clock-not-set"
 """What a step prints when its clock cannot be set."""
 _NAME = ".builder-clock.so"
 _PLACES = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib")
-_SETTINGS = {"NO_FAKE_STAT": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_DONT_RESET": "1"}
-"""Times of files stay: the kernel sets them. Timeouts use the monotonic clock, which stays too."""
 
 
-def library(threads: bool) -> Path | None:
-    """libfaketime; None where it is not installed. threads: the one for programs with threads."""
-    name = f"libfaketime{'MT' if threads else ''}.so.1"
+def library() -> Path | None:
+    """The library of datefudge; None where it is not installed.
+
+    It replaces the calls that ask for the date: the monotonic clock, of timeouts, and the times of files stay.
+    """
     for place in _PLACES:
-        for pattern in (f"faketime/{name}", f"*/faketime/{name}"):
+        for pattern in ("datefudge/datefudge.so", "*/datefudge/datefudge.so"):
             if found := sorted(Path(place).glob(pattern)):
                 return found[0]
     return None
 
 
+def seconds(clock: str) -> int:
+    """A date and time in UTC, as in `2001-02-03 04:05:06`, in seconds since 1970."""
+    return calendar.timegm(time.strptime(clock, "%Y-%m-%d %H:%M:%S"))
+
+
 def environment(clock: str) -> dict[str, str]:
-    """The variables of a process whose clock begins at `clock`, and runs."""
-    found = library(threads=True)
-    return {"LD_PRELOAD": str(found), "FAKETIME": f"@{clock}", "TZ": "UTC", **_SETTINGS} if found is not None else {}
+    """The variables of a process whose clock begins at `clock`, and runs; none where datefudge is not installed."""
+    found = library()
+    return {"LD_PRELOAD": str(found), "DATEFUDGE": str(int(time.time()) - seconds(clock))} if found is not None else {}
 
 
 def with_clock(layer: PlannedLayer, clock: str, code: bytes) -> PlannedLayer:
-    """A `dockerfile` layer whose steps see a clock that stands still at `clock`.
+    """A `dockerfile` layer whose steps see a clock whose seconds stand still at `clock`.
 
-    code: libfaketime, of the architecture of the steps. A step ends with NOT_SET where the clock cannot be set.
+    code: the library, of the architecture of the steps. A step ends with NOT_SET where the clock cannot be set.
     """
     assert layer.dockerfile is not None
     path = f"layers/{layer.layer}/{_NAME}"
-    settings = " ".join(f"{name}={value}" for name, value in _SETTINGS.items())
     lines = (
         f"COPY {path} /{_NAME}\n"
-        f'ENV LD_PRELOAD=/{_NAME} FAKETIME="{clock}" {settings}\n'
+        f"ENV LD_PRELOAD=/{_NAME} DATEFUDGE={seconds(clock)} DATEFUDGE_DOSTATIC=1\n"
         f'RUN test "$(date +%Y)" = {clock[:4]} || {{ echo {NOT_SET}; exit 1; }}\n'
     )
     first, *stages = re.split(r"(?m)^(?=FROM )", layer.dockerfile)

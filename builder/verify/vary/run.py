@@ -253,8 +253,8 @@ def _wrapped(variation: Variation) -> list[str]:
 def _environment(variation: Variation) -> dict[str, str]:
     variables = {"PYTHONPATH": os.pathsep.join(_package_path()), **variation.environ}
     if variation.clock is not None:
-        if library(threads=True) is None:
-            raise _CannotError("libfaketime is not installed (apt-get install libfaketime)")
+        if library() is None:
+            raise _CannotError("datefudge is not installed (apt-get install datefudge)")
         variables |= environment(variation.clock)
     if (name := variables.get("LC_ALL")) is not None:
         # -I: with -c alone, Python imports a locale.py of the current folder, which may be a stranger's.

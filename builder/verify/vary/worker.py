@@ -5,10 +5,8 @@ It varies what a process can vary of itself, builds, and writes what it made to 
 
 from __future__ import annotations
 
-import calendar
 import json
 import os
-import select
 import shutil
 import socket
 import subprocess
@@ -31,7 +29,7 @@ from builder.produce.build import Builder
 from builder.produce.survey import check_space, survey
 from builder.regular import read_regular
 from builder.store.store import Store
-from builder.verify.vary.clock import library, with_clock
+from builder.verify.vary.clock import library, seconds, with_clock
 
 _HOUR = 3600
 
@@ -65,8 +63,7 @@ def main(arguments: list[str]) -> int:
     """Build what the file of a request says. Exit status: 0, or that of the error, which the result names."""
     request = Request(**json.loads(Path(arguments[0]).read_text("utf-8")))
     # Only this process has the other clock; programs that it starts have their own.
-    for name in ("LD_PRELOAD", "FAKETIME"):
-        os.environ.pop(name, None)
+    os.environ.pop("LD_PRELOAD", None)
     out = Path(request.out)
     try:
         _vary(request)
@@ -78,13 +75,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _vary(request: Request) -> None:
-    if request.clock is not None:
-        begun = calendar.timegm(time.strptime(request.clock, "%Y-%m-%d %H:%M:%S"))
-        # The clock runs since the process started: its year may have changed since.
-        if not 0 <= time.time() - begun < _HOUR:
-            raise EngineError("the clock of this process cannot be set", id="vary-clock")
-        # libfaketime 0.9.10 fails in Python's own sleep, which waits until a time of the monotonic clock.
-        time.sleep = _sleep
+    # The clock runs since the process started: its year may have changed since.
+    if request.clock is not None and not 0 <= time.time() - seconds(request.clock) < _HOUR:
+        raise EngineError("the clock of this process cannot be set", id="vary-clock")
     if request.hostname is not None:
         socket.sethostname(request.hostname)
     if request.cpus is not None:
@@ -127,16 +120,12 @@ def _build(request: Request) -> dict[str, dict[str, Any]]:
 
 
 def _clocked(plan: Plan, clock: str) -> Plan:
-    found = library(threads=False)
+    found = library()
     if found is None:
-        raise EngineError("libfaketime is not installed", id="vary-clock-library")
+        raise EngineError("datefudge is not installed", id="vary-clock-library")
     code = found.read_bytes()
     layers = (with_clock(item, clock, code) if item.producer == "dockerfile" else item for item in plan.layers)
     return replace(plan, layers=tuple(layers))
-
-
-def _sleep(seconds: Any) -> None:
-    select.select((), (), (), seconds)
 
 
 def _silent(event: Event) -> None:
