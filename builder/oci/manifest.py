@@ -124,7 +124,9 @@ def choose_platform(index: Manifest, platform: str, where: str = "") -> Digest:
             next=f"name the digest of one: {', '.join(fitting)}"[:300],
         )
     for digest, entry in fitting.items():
-        if not (kind := _kind(entry)):
+        # Some engines ask for these features, and else take an image for no platform.
+        features = [name for name in ("os.features", "os.version") if entry["platform"].get(name)]
+        if not (kind := _kind(entry) or (f"an image with {features[0]}" if features else "")):
             return Digest(digest)
         there.append(kind)
     raise PinError(
@@ -196,10 +198,10 @@ def verified(chunks: Iterator[bytes], digest: Digest, where: str = "", size: int
 
 
 def _normal(os: str = "", architecture: str = "", variant: str = "", *_: str) -> tuple[str, str, str]:
-    # As containerd: arm64 is also aarch64 and arm64/v8, arm is arm/v7, and no operating system is the machine's.
+    # As containerd: arm64 is aarch64, arm64/v8 and arm64/v8.0, arm is arm/v7; no operating system is the machine's.
     architecture = {"aarch64": "arm64"}.get(architecture.lower(), architecture.lower())
     usual = {"arm64": "v8", "arm": "v7"}.get(architecture, "")
-    variant = variant.lower()
+    variant = variant.lower().removesuffix(".0")
     return os.lower() or "linux", architecture, (f"v{variant}" if variant.isdecimal() else variant) or usual
 
 

@@ -79,6 +79,10 @@ def parse_results(data: bytes, digest: Digest, where: str) -> Report:
         found: dict[str, Any] = parse_json(data)
         names = {field.name for field in fields(Result)}
         results = [Result(**{name: row[name] for name in names & set(row)}) for row in found["results"]]
+        texts = [text for item in results for text in (item.id, item.kind, item.tier, item.message)]
+        typed = all(isinstance(text, str) for text in texts)
+        if not typed or not all(isinstance(item.seconds, int | float) for item in results):
+            raise ValueError
         if found["digest"] != digest or not {result.status for result in results} <= set(get_args(Status)):
             raise ValueError
         return Report(digest, results, [str(note) for note in found["notes"]])

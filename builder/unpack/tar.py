@@ -19,6 +19,8 @@ from .entry import CHUNK, UnpackError
 _BLOCK = tarfile.BLOCKSIZE
 _LONGEST_EXTENSION = 1 << 20
 """bytes; the limit of Go's archive/tar for extended headers and long names."""
+_MOST_RECORDS = 3_000_000
+"""Records of all extended headers of an archive; each takes as long as two hundred bytes of a file."""
 _NUMBER = re.compile(rb" *([0-7]*)[ \0]*")
 _DECIMAL = re.compile(rb"[0-9]{1,18}")
 _FIELDS = struct.Struct("100s8s8s8s12s12s8s1s100s8s64s8s8s155s12s")
@@ -68,6 +70,7 @@ class Archive:
         self._stream = stream
         self._owner = owner
         self._name = ""
+        self._records_left = _MOST_RECORDS
 
     def __iter__(self) -> Iterator[tarfile.TarInfo]:
         start = self._stream.tell()
@@ -183,6 +186,9 @@ class Archive:
             ):
                 raise self._ambiguous(f"an extended header with {key!r}")
             records[key] = value
+        self._records_left -= len(records)
+        if self._records_left < 0:
+            raise self._damaged(f"more than {_MOST_RECORDS} records in extended headers")
         return records
 
     def _extend(self, member: tarfile.TarInfo, records: dict[bytes, bytes]) -> None:
@@ -216,7 +222,7 @@ class Archive:
 
     def _ambiguous(self, what: str) -> UnpackError:
         return UnpackError(
-            f"{self._owner}: {self._name or 'its beginning'}: {what}: programs read this differently",
+            f"{self._owner}: {self._name[:200] or 'its beginning'}: {what}: programs read this differently",
             id="tar-ambiguous",
         )
 

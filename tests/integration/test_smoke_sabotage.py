@@ -21,6 +21,7 @@ from builder.smoke.image.scan import ScanOptions
 from builder.smoke.static.run import check_image
 from tests.integration.sabotage import Broken, Case, Whole
 from tests.integration.sabotage_cases import CASES, WHEELS
+from tests.integration.sabotage_engines import ENGINES
 from tests.integration.sabotage_hidden import HIDDEN
 from tests.integration.sabotage_project import build
 from tests.integration.sabotage_secrets import SECRETS
@@ -60,7 +61,7 @@ def test_the_healthy_image_passes_everything(whole: Whole) -> None:
     assert real["code"].get("sm_120") or real["code"].get("sm_120f")
 
 
-@pytest.mark.parametrize("case", [*CASES, *SECRETS, *HIDDEN, *STACK, *UNPLANNED], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*CASES, *SECRETS, *HIDDEN, *STACK, *UNPLANNED, *ENGINES], ids=lambda case: case.name)
 def test_sabotage(whole: Whole, tmp_path: Path, case: Case) -> None:
     broken = Broken.of(whole, tmp_path)
     case.change(broken)
@@ -98,4 +99,4 @@ def test_libraries_are_read_as_pyelftools_reads_them(whole: Whole) -> None:
 
 
 def test_there_are_enough() -> None:
-    assert len([*CASES, *SECRETS, *HIDDEN, *STACK, *UNPLANNED]) >= 70
+    assert len([*CASES, *SECRETS, *HIDDEN, *STACK, *UNPLANNED, *ENGINES]) >= 95

@@ -19,6 +19,7 @@ from builder.digest import Digest
 from builder.registry.auth import Credentials
 from builder.registry.client import Registry
 from builder.registry.config import RegistriesConfig
+from builder.smoke.results import MEDIA_TYPE as RESULTS
 from tests.support.cli import Cli
 from tests.support.signed import RECIPE, Signed
 from tests.support.statements import client, cosign, new_key, problems, run
@@ -166,6 +167,18 @@ def test_results_of_checks_are_signed(signed: Signed) -> None:
     assert "static/interpreter" in [*predicate["passedTests"], *predicate["failedTests"]]
     said = signed.people()
     assert said.code == 0 and f"results of its checks: {predicate['result']}" in said.err
+
+
+def test_results_without_a_check_that_was_run_are_not_signed(signed: Signed) -> None:
+    row = {"id": "device", "kind": "device", "tier": "gpu", "status": "not-run"}
+    found = {"digest": signed.digest, "results": [row], "notes": []}
+    results = signed.cli.folder / "store" / "results" / f"{signed.digest.tag}.json"
+    results.parent.mkdir(exist_ok=True)
+    results.write_text(json.dumps(found))
+    signed.push("--key", str(signed.private), "--with-results")
+    assert signed.payloads(RESULTS) == [results.read_bytes()]
+    with pytest.raises(AssertionError, match=TESTED):
+        signed.statement(TESTED)
 
 
 def test_keys(signed: Signed, tmp_path: Path) -> None:

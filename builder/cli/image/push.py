@@ -119,10 +119,8 @@ def push(
             say(f"  bundle attached as {bundle}", hang=4)
             said = statements_about(built_inventory(built, store), built.plan)
             if results is not None:
-                say(f"  results attached as {_attach(target, built.image, results)}")
-                said |= _tested(digest, _outcomes(store, digest))
                 say(f"  results attached as {_attach(target, built.image, results)}", hang=4)
-                said[TESTED] = tested(digest, _outcomes(store, digest))
+                said |= _tested(digest, _outcomes(store, digest))
             attach_statements(client, target, digest, len(built.image.manifest), said, signing)
             signed = f", signed with {signing.name}" if signing is not None else ""
             say(f"  SBOMs and provenance attached{signed}")

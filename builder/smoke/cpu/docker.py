@@ -26,6 +26,10 @@ _OLDEST = "23.0"
 _NOT_STARTED = 127
 """The exit status of a container that docker does not start, as of a shell that finds no such command."""
 _PROCESSES = 4096
+_RUNTIME = "runc"
+_NO_GPU = {"NVIDIA_VISIBLE_DEVICES": "void"}
+"""Where docker starts every container with NVIDIA's runtime, variables of the image ask for devices of this machine,
+and for programs that run outside of the container."""
 
 
 class DockerRunner:
@@ -45,6 +49,8 @@ class DockerRunner:
             raise CheckNotRun(_text(error)) from error
         try:
             self._version = self._daemon.version()
+            # podman, for one, may have another one only.
+            self._runtime = _RUNTIME if _RUNTIME in (self._daemon.info().get("Runtimes") or ()) else None
             if not native() and not registered():
                 raise CheckNotRun("it has no qemu for arm64 code (binfmt_misc has no entry qemu-aarch64 with flag F)")
             missing = [blob.digest for blob in image.layers if not blob.present]
@@ -70,7 +76,8 @@ class DockerRunner:
                 self.tag,
                 command.argv[1:],
                 entrypoint=[command.argv[0]],
-                environment=dict(command.env),
+                environment={**command.env, **_NO_GPU},
+                runtime=self._runtime,
                 user=command.user or None,
                 platform="linux/arm64",
                 network_mode="none",

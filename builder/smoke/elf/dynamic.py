@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from builder.smoke.elf.object import Read, Section, exactly, machine_name, machine_of, sections, text_at
+from builder.smoke.elf.segments import check_segments
 
 _TAG = struct.Struct("<qQ")
 _NEED = struct.Struct("<HHIII")
@@ -45,9 +46,10 @@ def read_dynamic(read: Read, found: list[Section] | None = None) -> Dynamic:
     tables = [row for row in rows if row.kind in (_DYNAMIC, _VERNEED, _VERDEF) and row.size]
     if len({row.kind for row in tables}) < len(tables):
         raise ValueError("damaged ELF file: two sections of one kind")
+    if any(row.link >= len(rows) for row in tables):
+        raise ValueError("damaged ELF file: a table has no names")
+    check_segments(read, rows, {row.kind: row for row in tables})
     for row in tables:
-        if row.link >= len(rows):
-            raise ValueError(f"damaged ELF file: {row.name} has no names")
         data = exactly(read, row.offset, row.size)
         texts = exactly(read, rows[row.link].offset, rows[row.link].size)
         try:

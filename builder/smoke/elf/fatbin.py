@@ -25,6 +25,7 @@ _ARCH_SPECIFIC = 0x100000
 _FAMILY_SPECIFIC = 0x200000
 _MOST_PADDING = 4 << 20
 _MOST_TARGETS = 1000
+_MOST_HEADERS = 500_000
 _PREFIX = {1: "compute", 2: "sm"}
 
 
@@ -84,7 +85,7 @@ def describe(code: Mapping[str, int]) -> str:
 
 def _targets(read: Read, position: int, end: int) -> Iterator[tuple[str, tuple[int, int]]]:
     """Each code object's target, and its version, major first."""
-    padding = 0
+    padding, left = 0, _MOST_HEADERS
     while position + _CONTAINER.size <= end:
         magic, _, header, length = _CONTAINER.unpack(_exactly(read, position, _CONTAINER.size))
         if magic != MAGIC:
@@ -94,6 +95,8 @@ def _targets(read: Read, position: int, end: int) -> Iterator[tuple[str, tuple[i
             if padding > _MOST_PADDING:
                 raise ValueError("damaged fatbin: no container in many bytes")
             continue
+        if (left := left - 1) < 0:
+            raise ValueError(f"damaged fatbin: more than {_MOST_HEADERS} headers")
         entry = position + header
         position = entry + length
         if header < _CONTAINER.size or position > end:
@@ -102,6 +105,8 @@ def _targets(read: Read, position: int, end: int) -> Iterator[tuple[str, tuple[i
             kind, _, size, payload, minor, major, arch, flags = _ENTRY.unpack(_exactly(read, entry, _ENTRY.size))
             if size < _ENTRY.size or entry + size + payload > position:
                 raise ValueError("damaged fatbin: an entry is longer than its container")
+            if (left := left - 1) < 0:
+                raise ValueError(f"damaged fatbin: more than {_MOST_HEADERS} headers")
             suffix = "a" if flags & _ARCH_SPECIFIC else "f" if flags & _FAMILY_SPECIFIC else ""
             if kind in _PREFIX:
                 yield f"{_PREFIX[kind]}_{arch}{suffix}", (major, minor)

@@ -26,6 +26,8 @@ _NOBITS = 8
 _LONGEST = 4096
 _MOST = 64 << 20
 """bytes; the largest table that is read."""
+_MOST_NAMES = 8 << 20
+"""Characters of the names of all sections, which may be parts of each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +84,12 @@ def sections(read: Read) -> list[Section]:
     if names >= count:
         raise ValueError("damaged ELF file: no names of sections")
     texts = exactly(read, rows[names][4], rows[names][5])
-    found = [
-        Section(text_at(texts, row[0]), row[1], row[4], 0 if row[1] == _NOBITS else row[5], row[6], row[7])
-        for row in rows
-    ]
+    found, left = [], _MOST_NAMES
+    for row in rows:
+        name = text_at(texts, row[0])
+        if (left := left - len(name)) < 0:
+            raise ValueError("damaged ELF file: the names of its sections are too long")
+        found.append(Section(name, row[1], row[4], 0 if row[1] == _NOBITS else row[5], row[6], row[7]))
     last = max((section.offset + section.size for section in found if section.size), default=0)
     if last:
         exactly(read, last - 1, 1)

@@ -15,13 +15,15 @@ from typing import Any, BinaryIO, Protocol, cast
 from builder.digest import Digest
 from builder.errors import InvalidError
 from builder.smoke.image.layerpaths import ambiguous
-from builder.unpack.entry import UnpackError
+from builder.smoke.image.zstdframes import Frames
+from builder.unpack.entry import UnpackError, raw
 from builder.unpack.tar import Archive
 
 _CHUNK = 1 << 20
 _MOST_AT_ONCE = 32 << 20
 """bytes; the most that is read in one piece."""
-_LONGEST_PATH = 4096
+_LONGEST_PATH, _LONGEST_NAME = 4096, 255
+"""Characters of a path, and bytes of one name in it: Linux has no longer ones, and engines cannot unpack them."""
 _WINDOW = 32 << 20
 """bytes of memory for one zstd stream: what the encoders of container engines use at most."""
 LARGEST = 64 << 30
@@ -228,8 +230,9 @@ def _decompress(file: io.BufferedReader[Any], compression: str) -> ForwardStream
     if compression == "zstd":
         import zstandard
 
+        frames = cast("BinaryIO", Frames(file))
         reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(
-            file, read_size=_CHUNK, read_across_frames=True
+            frames, read_size=_CHUNK, read_across_frames=True
         )
         return ForwardStream(reader, zstandard.ZstdError)
     if compression == "gzip":
@@ -264,11 +267,11 @@ class _Gunzip:
 def member_path(name: str) -> str:
     """The name of a tar member as a path without leading slash; "" is the root.
 
-    Raises InvalidError for `..`, and for a name of more than 4096 characters.
+    Raises InvalidError for `..`, and for a path or a name in it that is longer than Linux has them.
     """
-    if len(name) > _LONGEST_PATH:
-        raise InvalidError(f"a layer has a path of {len(name)} characters: {name[:80]}…", id="layer-path-long")
-    parts = [part for part in name.split("/") if part not in ("", ".")]
+    parts = [part for part in name.split("/") if part not in ("", ".")] if len(name) <= _LONGEST_PATH else [name]
+    if len(name) > _LONGEST_NAME // 4 and any(len(raw(part)) > _LONGEST_NAME for part in parts):
+        raise InvalidError(f"a layer has a path that is too long: {name[:80]}…", id="layer-path-long")
     if ".." in parts:
         raise InvalidError(f"a layer has a path outside the image: {name}", id="layer-path-outside")
     return "/".join(parts)

@@ -12,8 +12,9 @@ from typing import Any
 from builder.pattern import compiled
 from builder.plan.imageconfig import VLLM_LABEL
 from builder.smoke.check import CheckFailed, check_kind
+from builder.smoke.image.engines import refused
 from builder.smoke.image.opened import OpenedImage
-from builder.smoke.image.tree import PathNotFound
+from builder.smoke.image.tree import LONGEST_PATH, PathNotFound
 from builder.smoke.static.context import MOST_FOLDERS, Context, Reads
 from builder.smoke.static.files import is_open
 from builder.smoke.static.python import distributions
@@ -21,6 +22,11 @@ from builder.text import first_few
 
 _SETTINGS = {"Cmd", "Entrypoint", "Env", "Labels", "WorkingDir", "ExposedPorts"}
 """The fields that `builder` sets, and one that changes nothing."""
+_OPENS = re.compile(r"VLLM_(?:ALLOW_INSECURE_SERIALIZATION|ALLOW_RUNTIME_LORA_UPDATING|SERVER_DEV_MODE)")
+_ASKS = re.compile(
+    r"(?i:https?|all)_(?i:proxy)|HF_(?:INFERENCE_)?ENDPOINT|SSL_CERT_(?:FILE|DIR)|(?:REQUESTS|CURL)_CA_BUNDLE|SSLKEYLOGFILE"
+    r"|(?:PIP|UV)_(?:\w+_)?INDEX(?:_URL)?"
+)
 _UNSET: tuple[Any, ...] = (None, "", False, 0, [], {})
 
 
@@ -38,7 +44,8 @@ def platform(context: Context, *, platform: str = "linux/arm64") -> str:
 
 @check_kind("static", "config", Reads("none"))
 def config(context: Context) -> str:
-    """The configuration fits the layers: one diff_id and one line of history for each, variables with values."""
+    """The configuration fits the layers: one diff_id and one line of history for each, variables with values. Container
+    engines can read it and start a container."""
     image = context.image
     count = len(image.layers)
     if len(image.diff_ids) != count:
@@ -49,6 +56,8 @@ def config(context: Context) -> str:
     words = image.settings.get("Env") or []
     if bad := [word for word in words if not re.match(r"[^=\s]+=", word)]:
         raise CheckFailed(f"not NAME=VALUE: {bad[0]!r}")
+    if wrong := first_few(list(refused(image))):
+        raise CheckFailed(f"container engines refuse this: {wrong}")
     names = [word.partition("=")[0] for word in words]
     if twice := sorted(name for name, times in Counter(names).items() if times > 1):
         raise CheckFailed(f"set twice: {', '.join(twice)}")
@@ -58,13 +67,14 @@ def config(context: Context) -> str:
 @check_kind("static", "settings", Reads(keeps=lambda image, args: ("etc/passwd", "etc/group")))
 def settings(context: Context) -> str:
     """What a container starts with is there: its folder and user, folders of PATH that not everyone may write, no
-    volume over our files, the vLLM of the label. On no base: no other fields, and the GPU is neither hidden nor
-    refused."""
+    volume over our files, the vLLM of the label. On no base: no other fields, and no variable that hides or refuses the
+    GPU, opens the server, or makes it trust or ask others."""
     found = context.image.settings
     bad = ["OnBuild runs commands in images on this one"] if found.get("OnBuild") else []
     if not context.base:
         bad += [f"{name} is set" for name in sorted(found.keys() - _SETTINGS) if found[name] not in _UNSET]
-        bad += [f"the variable {name} is {value!r}" for name, value in context.image.env.items() if _hides(name, value)]
+        env = context.image.env
+        bad += [f"the variable {name} is {env[name]!r}" for name in env if _decides(name, env[name])]
     volumes = list(found.get("Volumes") or ())
     bad += ["too many volumes"] if len(volumes) > MOST_FOLDERS else []
     for volume in volumes[:MOST_FOLDERS]:
@@ -77,7 +87,10 @@ def settings(context: Context) -> str:
     bad += ["too many folders in PATH"] if len(paths) > MOST_FOLDERS else []
     bad += _missing_user(context, found.get("User") or "")
     folder = found.get("WorkingDir") or "/"
-    if context.tree.exists(folder) and context.tree.stat(folder).kind != "dir":
+    above = folder[:LONGEST_PATH]
+    while not context.tree.exists(above):
+        above = posixpath.dirname(above.rstrip("/"))
+    if context.tree.stat(above).kind != "dir":
         bad.append(f"the working directory {folder} is no folder")
     version, label = distributions(context, "vllm"), (found.get("Labels") or {}).get(VLLM_LABEL)
     if label and label not in version and (version or not context.tree.absent):
@@ -87,8 +100,13 @@ def settings(context: Context) -> str:
     return f"{len(found)} fields"
 
 
-def _hides(name: str, value: str) -> bool:
-    """Whether a variable hides the GPU from CUDA or a container, or makes a container refuse this machine's driver."""
+def _decides(name: str, value: str) -> bool:
+    """Whether a variable hides the GPU from CUDA or a container, makes a container refuse this machine's driver, lets
+    clients run code in the server, or names a proxy, hub or certificates."""
+    if _OPENS.fullmatch(name):
+        return value not in ("", "0")
+    if _ASKS.fullmatch(name):
+        return value != ""
     if name == "NVIDIA_DRIVER_CAPABILITIES":
         return not {"all", "compute"} & set(value.split(","))
     return name.startswith(("NVIDIA_REQUIRE_", "CUDA_FORCE_", "CUDA_DISABLE_")) or (
@@ -105,8 +123,13 @@ def _open_folders(context: Context, folders: Iterable[str]) -> Iterable[str]:
 
 
 def _missing_user(context: Context, text: str) -> Iterable[str]:
-    for what, name, file in zip(("user", "group"), text.split(":"), ("/etc/passwd", "/etc/group"), strict=False):
-        if name and not name.isdecimal() and (context.tree.exists(file) or not context.tree.absent):
+    names = text.split(":")
+    if len(names) > 2 or any(name.isdecimal() and (len(name) > 10 or int(name) >= 1 << 31) for name in names):
+        yield f"the user {text[:100]!r} is none that a container can have"
+        return
+    for what, name, file in zip(("user", "group"), names, ("/etc/passwd", "/etc/group"), strict=False):
+        is_number = name.isascii() and name.isdecimal()
+        if name and not is_number and (context.tree.exists(file) or not context.tree.absent):
             lines = context.tree.read(file).decode(errors="replace").splitlines()
             if name not in (line.partition(":")[0] for line in lines):
                 yield f"the {what} {name} is not in {file}"
@@ -190,9 +213,12 @@ def starts(context: Context) -> str:
         line = context.tree.read(path, 256).partition(b"\n")[0]
         if not line.startswith(b"#!"):
             raise CheckFailed(f"{path} is neither a program nor a script")
+        if line.endswith(b"\r"):
+            raise CheckFailed(f"{path} has a first line that ends with a carriage return")
         interpreter = (line[2:].decode(errors="replace").split() or [""])[0]
-        if context.tree.stat(interpreter).kind != "file":
-            raise CheckFailed(f"{path} is run by {interpreter}, which is not a file")
+        found = context.tree.stat(interpreter)
+        if found.kind != "file" or not found.mode & 0o001:
+            raise CheckFailed(f"{path} is run by {interpreter}, which is not a file that everyone can execute")
         return f"{path}, run by {interpreter}"
     if "/" in words[0]:
         raise PathNotFound(words[0], " as a program that everyone can run")

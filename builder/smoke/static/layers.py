@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 
+from builder.oci.format import MEDIA_TYPES
 from builder.smoke.check import CheckFailed, CheckNotRun, CheckWarned, check_kind
 from builder.smoke.image.opened import LayerBlob
 from builder.smoke.image.scan import ScanOptions
@@ -19,6 +20,10 @@ _GB = 1_000_000_000
 _MB = 1_000_000
 _PLACES = ("usr", "opt", "etc", "srv")
 """Folders that are plain folders in every base; builder/oci/layerblob.py refuses other places."""
+_TYPES = {kind: how for how, kind in MEDIA_TYPES.items()} | {
+    f"application/vnd.docker.image.rootfs.diff.tar{end}": end[1:] or "none" for end in ("", ".gzip", ".zstd")
+}
+"""How layers of each media type are compressed. Foreign layers have others: engines may fetch them elsewhere."""
 _TABLES = (
     "io.github.containers.zstd-chunked.",
     "io.containers.zstd-chunked.",
@@ -43,9 +48,9 @@ def blobs(context: Context) -> str:
         name, stated = context.name(layer.number), context.image.diff_ids[layer.number : layer.number + 1]
         if stated and layer.diff_id != stated[0]:
             bad.append(f"{name} unpacks to {layer.diff_id}, not to the diff_id {stated[0]}")
-        # Some engines unpack by the media type, others by the first bytes.
+        # Some engines unpack by the media type, others by the first bytes; some leave out a layer of an unknown type.
         kind = layer.blob.media_type
-        if kind and (kind.rpartition(".tar")[2].strip("+.") or "none") != layer.compression:
+        if kind and _TYPES.get(kind) != layer.compression:
             bad.append(f"{name} is compressed as {layer.compression}, its media type is {kind}")
     if bad:
         raise CheckFailed(first_few(bad))

@@ -25,6 +25,7 @@ def planned(context: Context, *, config: Mapping[str, Any], base: str | None = N
     bad = [*_layers(context, config, skip)]
     if base is None:
         bad += _fields("", have, config, ("config", "rootfs", "history"))
+        bad += _fields("rootfs.", have.get("rootfs") or {}, config["rootfs"], ("diff_ids",))
         bad += _fields("", have.get("config") or {}, config["config"], _SETS)
         bad += _fields("the variable ", _variables(have), _variables(config))
         if not bad and len(have["config"]["Env"]) != len(config["config"]["Env"]):

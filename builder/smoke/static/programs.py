@@ -13,14 +13,28 @@ from builder.smoke.static.files import is_open
 from builder.smoke.static.libraries import ELF, LOADER_FILES, searched
 from builder.smoke.static.loader import Loader
 from builder.text import first_few
+from builder.unpack.root import STATUS_D
 
 _PRELOADS = ("LD_PRELOAD", "LD_AUDIT", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT", "PYTHONBREAKPOINT", "PYTHONPATH")
 _LOADS = re.compile(
     r"LD_(?!LIBRARY_PATH$)\w+|GLIBC_TUNABLES|GCONV_PATH|BASH_ENV|ENV|OPENSSL_(?:CONF|MODULES|ENGINES)"
     r"|PYTHON(?!(?:UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|IOENCODING|UTF8|FAULTHANDLER|NOUSERSITE|SAFEPATH)$)\w+"
-    r"|\w+_INJECTION(?:32|64)_PATH|NCCL_\w+_PLUGIN"
+    r"|\w+_INJECTION(?:32|64)_PATH|NCCL_\w+_PLUGIN|BASH_FUNC_.*|BASHOPTS|SHELLOPTS|PS4|PROMPT_COMMAND"
+    r"|TRITON_CACHE_MANAGER|NVCC_(?:PRE|AP)PEND_FLAGS|(?:IBV|RDMAV)_DRIVERS|OMP_TOOL_LIBRARIES|PERL5(?:DB|LIB|OPT)"
+    r"|GIT_(?:EXEC_PATH|SSH|SSH_COMMAND|EXTERNAL_DIFF|ASKPASS)|(?:NODE|RUBY)_?OPT(?:IONS)?|JAVA_TOOL_OPTIONS"
 )
 """Variables that name code to load, or change how the loader or Python finds or runs it."""
+_COMPILERS = re.compile(r"CC|CXX|CUDAHOSTCXX")
+_USUAL = ("", "cc", "c++", "gcc", "g++", "clang", "clang++")
+_CACHES = re.compile(
+    r"\w+_CACHE(?:_DIR|_PATH|_ROOT|_HOME)?|TRITON_HOME|TORCH_EXTENSIONS_DIR|FLASHINFER_WORKSPACE_BASE|HF_HOME"
+)
+"""Variables that name the programs that compile at run time, and folders out of which compiled code is loaded."""
+_NAMES_LIBRARIES = re.compile(
+    r"(?:etc|usr/lib)/ssl/openssl\.cnf|etc/nsswitch\.conf|etc/libibverbs\.d/[^/]+|etc/OpenCL/vendors/[^/]+"
+    r"|.*/gconv/gconv-modules(?:\.cache|\.d/[^/]+)?"
+)
+"""Files that make OpenSSL, glibc, libibverbs (for NCCL) and OpenCL load libraries that they name."""
 _NAMED_ONCE = frozenset(
     (
         "python",
@@ -117,13 +131,16 @@ def _runs(context: Context, path: str, most: int = 4) -> bool:
 
 @check_kind("static", "preloads", Reads(keeps=lambda image, args: ("etc/ld.so.preload",)))
 def preloads(context: Context) -> str:
-    """Nothing is loaded into every process: no /etc/ld.so.preload, and no variable of the loader, Python, the shell,
-    CUDA or NCCL does it. On a base, only the worst of these variables count: the others may be the base's."""
+    """Nothing is loaded into every process: no /etc/ld.so.preload, no file above the first layer that names libraries
+    for others, and no variable of the loader, Python, the shell, compilers, CUDA or NCCL does it. On a base, only the
+    worst of these variables count: the others may be the base's."""
     env = context.image.env
     bad = [f"the variable {name}" for name in _PRELOADS if env.get(name)]
     if not context.base:
         other = [name for name in env if _LOADS.fullmatch(name) and name not in _PRELOADS]
         bad += [f"the variable {name}" for name in other if env[name] not in ("", "none")]
+        named = [name for name in env if _COMPILERS.fullmatch(name) and env[name] not in _USUAL]
+        bad += [f"the variable {name}" for name in named] + list(_caches(context))
         folders = env.get("LD_LIBRARY_PATH", "/").replace(";", ":").split(":")
         bad += ["too many folders in LD_LIBRARY_PATH"] if len(folders) > MOST_FOLDERS else []
         for folder in folders[:MOST_FOLDERS]:
@@ -134,9 +151,31 @@ def preloads(context: Context) -> str:
     entry = context.tree.get("etc/ld.so.preload")
     if entry is not None and (entry.size or entry.kind != "file"):
         bad.append("/etc/ld.so.preload")
+    bad += [f"/{path}, which names libraries" for path in _naming(context)]
     if bad:
         raise CheckFailed(f"loads code into every process: {first_few(bad)}")
     return "none"
+
+
+def _caches(context: Context) -> Iterator[str]:
+    """The variables of caches that have compiled code of ours in them."""
+    named = [(name, value) for name, value in context.image.env.items() if _CACHES.fullmatch(name)]
+    if len(named) > MOST_FOLDERS:
+        yield "too many variables of caches"
+    for name, value in named[:MOST_FOLDERS]:
+        where = context.tree.resolve(value) if context.tree.exists(value) else ""
+        inside = context.tree.below(where) if where else ()
+        code = (path for path, item in inside if item.machine is not None or path.endswith((".py", ".pyc", ".cubin")))
+        if found := next((path for path in code if context.is_ours(context.tree.entries[path].layer)), None):
+            yield f"/{found}, out of the cache of the variable {name}"
+
+
+def _naming(context: Context) -> Iterator[str]:
+    """Our files above the first layer that name libraries, but for those of Debian packages."""
+    for layer in context.tree.layers:
+        packages = any(path.startswith(f"{STATUS_D}/") for path in layer.entries)
+        if layer.number and context.is_ours(layer.number) and not packages:
+            yield from (path for path in layer.entries if _NAMES_LIBRARIES.fullmatch(path))
 
 
 @check_kind("static", "mapped", Reads(keeps=lambda image, args: LOADER_FILES, scan=ELF))

@@ -59,6 +59,7 @@ def test_attestations_are_not_images() -> None:
     [
         entry(A, "linux/arm64/v8"),
         entry(A, "linux/arm64/8"),
+        entry(A, "linux/arm64/v8.0"),
         entry(A, "linux/aarch64"),
         entry(A, "Linux/ARM64"),
         entry(A, "/arm64"),
@@ -75,6 +76,17 @@ def test_an_index_with_two_images_for_the_platform_is_refused(other: dict[str, A
     # One manifest that is listed twice is one image.
     twice = parse_manifest(index(entry(C, "linux/arm64"), entry(C, "linux/arm64/v8")))
     assert choose_platform(twice, "linux/arm64") == C
+
+
+@pytest.mark.parametrize("name", ["os.features", "os.version"])
+def test_an_image_for_some_machines_of_the_platform_is_not_chosen(name: str) -> None:
+    """Engines that ask for the features take the image for no platform, and others this one."""
+    some = entry(C, "linux/arm64")
+    some["platform"][name] = ["x"] if name == "os.features" else "x"
+    other = {key: value for key, value in entry(A, "linux/arm64").items() if key != "platform"}
+    for entries in ((some,), (other, some)):
+        with fails(PinError, "platform-missing"):
+            choose_platform(parse_manifest(index(*entries)), "linux/arm64")
 
 
 def test_an_index_without_the_platform_names_its_platforms() -> None:

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from builder.digest import Digest
 from builder.errors import InvalidError
 from builder.smoke.html import as_html
@@ -80,3 +82,15 @@ def test_page() -> None:
     text = "".join(body.itertext())
     assert DIGEST in text and "2 passed, 1 failed, 1 not run" in text and "a note" in text
     assert "nemotron & co" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("id", 5), ("tier", {}), ("message", None), ("seconds", "x"), ("kind", [])]
+)
+def test_results_of_a_stranger_have_the_types_of_results(tmp_path: Path, name: str, value: object) -> None:
+    """Those beside a layout, and those in a registry, may be anybody's: they ended in a traceback."""
+    row = {"id": "a", "kind": "k", "tier": "cpu", "status": "pass", "message": "m", "seconds": 1.0, name: value}
+    path = tmp_path / f"{DIGEST.tag}.json"
+    path.write_text(json.dumps({"digest": DIGEST, "results": [row], "notes": []}))
+    with fails(InvalidError, "results-invalid"):
+        keep_results(Report(DIGEST, [result("a", "static")]), tmp_path)

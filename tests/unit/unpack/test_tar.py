@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from builder.unpack import tar as tarreader
 from builder.unpack.entry import UnpackError, clean_path
 from builder.unpack.tar import Archive
 from tests.support.errors import fails
 from tests.support.limits import ends
-from tests.support.oddtars import AMBIGUOUS, DAMAGED, READ, pax, renamed
+from tests.support.oddtars import AMBIGUOUS, DAMAGED, END, READ, file, pax, renamed
 
 Members = list[tuple[str, bytes, int, str, bytes]]
 
@@ -134,3 +135,14 @@ def test_headers_of_many_records_are_read_in_time() -> None:
         assert sum(len(found.pax_headers) for found in archive) == 30 * 80_000
 
     ends(work)
+
+
+def test_records_of_extended_headers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer of 52 KB with thirty million of them took a minute."""
+    header = pax({f"x{number}": "" for number in range(50)})
+    data = b"".join(header + file(b"a%d" % number, b"") for number in range(2)) + END
+    monkeypatch.setattr(tarreader, "_MOST_RECORDS", 100)
+    assert len(read(data)) == 2
+    monkeypatch.setattr(tarreader, "_MOST_RECORDS", 99)
+    with fails(UnpackError, "archive-damaged"):
+        read(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,3 +60,19 @@ def test_a_container_that_does_not_start_says_why(daemon: DockerDaemon, runner: 
     for apart in (False, True):
         done = run(runner, Command(["speak"], apart=apart), 30)
         assert done.code == 127 and "no such program" in (done.errors if apart else done.output)
+
+
+def test_variables_of_the_image_ask_for_no_devices(daemon: DockerDaemon, runner: DockerRunner) -> None:
+    """Docker may start every container with NVIDIA's runtime, which runs programs outside of it as the image asks."""
+    run(runner, Command(["speak"], {"NVIDIA_VISIBLE_DEVICES": "all"}), 30)
+    assert daemon.containers[0].host["Runtime"] == "runc"
+    assert "NVIDIA_VISIBLE_DEVICES=void" in daemon.containers[0].body["Env"]
+
+
+def test_an_engine_without_runc_has_its_own(daemon: DockerDaemon, tmp_path: Path) -> None:
+    daemon.info = {"Runtimes": {"crun": {}}}
+    image = open_image(layout(tmp_path / "image", [{"opt/a": b""}]))
+    daemon.images[f"builder-smoke:{image.digest.hex[:24]}"] = image.digest
+    with contextlib.closing(DockerRunner(image, tmp_path)) as made:
+        assert run(made, Command(["speak"]), 30).code == 0
+    assert not daemon.containers[0].host.get("Runtime")

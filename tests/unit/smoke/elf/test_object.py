@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import struct
 
 import pytest
 
+from builder.smoke.elf import fatbin as fatbins
 from builder.smoke.elf.dynamic import read_dynamic
 from builder.smoke.elf.fatbin import inventory
 from builder.smoke.elf.object import machine_name, machine_of, reader
@@ -84,3 +86,24 @@ def test_code_for_thousands_of_targets_is_refused() -> None:
     data = elf(gpu=fatbin(*((2, number, 0) for number in range(2000))))
     with pytest.raises(ValueError, match="targets"):
         inventory(reader(io.BytesIO(data)))
+
+
+def test_names_of_sections_that_are_parts_of_each_other_are_bounded() -> None:
+    """Each was a text in memory: four layers of 519 bytes took 600 MB."""
+    names = b"a" * 4000 + b"\0"
+    count = 3000
+    head = struct.pack("<HHIQQQIHHHHHH", 3, 183, 1, 0, 0, 64 + len(names), 0, 64, 0, 0, 64, count, count - 1)
+    rows = bytes(64) * (count - 1) + struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, 64, len(names), 0, 0, 1, 0)
+    data = b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + head + names + rows
+    with pytest.raises(ValueError, match="names of its sections"):
+        inventory(reader(io.BytesIO(data)))
+
+
+def test_headers_of_gpu_code_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer of 21 KB with nothing but headers took 22 s."""
+    monkeypatch.setattr(fatbins, "_MOST_HEADERS", 100)
+    entries = fatbin(*((2, 121, 0),) * 101)
+    for code in (fatbin() * 101, entries):
+        with pytest.raises(ValueError, match="headers"):
+            inventory(reader(io.BytesIO(elf(gpu=code))))
+    assert inventory(reader(io.BytesIO(elf(gpu=fatbin(*((2, 121, 0),) * 99))))) == {"sm_121": 99}

@@ -169,7 +169,7 @@ def _long_names(count: int = 33_000 if NIGHTLY else 4_200) -> bytes:
     info = tarfile.TarInfo("././@LongLink")
     info.size, info.type = 4001, tarfile.GNUTYPE_LONGNAME
     before, after = info.tobuf(tarfile.GNU_FORMAT), tarfile.TarInfo("a").tobuf(tarfile.GNU_FORMAT)
-    names = (str(number).zfill(8).encode() + b"a" * 3992 for number in range(count))
+    names = (str(number).zfill(8).encode() + (b"/" + b"a" * 248) * 16 + b"/aaaaaaa" for number in range(count))
     return b"".join(before + name.ljust(4096, b"\0") + after for name in names) + bytes(1024)
 
 

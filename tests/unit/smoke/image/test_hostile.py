@@ -203,3 +203,12 @@ def index_of(where: Path, blob: bytes) -> LayerIndex:
     where.mkdir()
     (where / "blob").write_bytes(blob)
     return index_layer(LayerBlob(Digest.of(blob), len(blob), where / "blob"), 0, re.compile(r"(?!)"), where)
+
+
+@pytest.mark.parametrize("path", ["opt/" + "x" * 256, "opt/" + "ü" * 128 + "/a", "a/" * 2100])
+def test_a_path_that_no_engine_can_unpack_is_refused(tmp_path: Path, path: str) -> None:
+    image = layout(tmp_path, [tar({path.rstrip("/"): b""}, parents=False)])
+    with fails(InvalidError, "layer-path-long"):
+        run_static(image, None, [])
+    short = layout(tmp_path / "short", [{"opt/" + "x" * 255: b"", "opt/" + "ü" * 127: b""}])
+    assert run_static(short, None, []).results
