@@ -147,6 +147,13 @@ def metadata_that_contradicts_its_folder(b: Broken) -> None:
 # --- kinds of files
 
 
+@case("image-kinds", "/usr/lib/aarch64-linux-gnu cannot be entered by every user")
+def folder_of_libraries_that_only_root_enters(b: Broken) -> None:
+    tree = b.edit("root")
+    path = "usr/lib/aarch64-linux-gnu"
+    tree[path] = replace(tree[path], mode=0o700)
+
+
 @case("image-kinds", "has the attribute security.capability")
 def capability(b: Broken) -> None:
     b.add({"usr/local/bin/tool": Member(elf(), 0o755, pax=(("SCHILY.xattr.security.capability", "x"),))})

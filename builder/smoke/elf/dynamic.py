@@ -16,6 +16,8 @@ _DEFINE = struct.Struct("<HHHHIII")
 
 _DYNAMIC, _VERDEF, _VERNEED = 6, 0x6FFFFFFD, 0x6FFFFFFE
 _DT_NEEDED, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 14, 15, 29
+_DT_OTHERS = (0x7FFFFFFF, 0x7FFFFFFD, 0x6FFFFEFC, 0x6FFFFEFB)
+"""DT_FILTER, DT_AUXILIARY, DT_AUDIT and DT_DEPAUDIT: libraries that the loader loads, too."""
 
 _MOST_NAMES, _MOST_FOLDERS, _MOST_TEXT = 4096, 256, 1 << 16
 
@@ -68,7 +70,7 @@ def read_dynamic(read: Read, found: list[Section] | None = None) -> Dynamic:
     # ld.so ignores DT_RPATH where DT_RUNPATH is present.
     rpath = () if runpath else _split(words.get(_DT_RPATH, []))
     soname = words.get(_DT_SONAME, [""])[0]
-    needed = tuple(words.get(_DT_NEEDED, []))
+    needed = tuple(name for tag in (_DT_NEEDED, *_DT_OTHERS) for name in words.get(tag, ()))
     listed = [
         soname,
         *needed,
@@ -89,7 +91,7 @@ def _tags(data: bytes) -> Iterator[tuple[int, int]]:
     for tag, value in _TAG.iter_unpack(data[: len(data) - len(data) % _TAG.size]):
         if tag == 0:
             return
-        if tag in (_DT_NEEDED, _DT_SONAME, _DT_RPATH, _DT_RUNPATH):
+        if tag in (_DT_NEEDED, _DT_SONAME, _DT_RPATH, _DT_RUNPATH, *_DT_OTHERS):
             count += 1
             if count > _MOST_NAMES:
                 raise ValueError(f"damaged ELF file: more than {_MOST_NAMES} needed libraries and folders")

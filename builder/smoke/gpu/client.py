@@ -16,15 +16,25 @@ from builder.smoke.check import CheckFailed
 
 @dataclass
 class Stream:
-    """A streamed answer. fields: the names of the fields that contained reasoning."""
+    """A streamed answer. pieces: of the content. thoughts: pieces of the reasoning. fields: those that contained it."""
 
-    content: str = ""
-    reasoning: str = ""
+    pieces: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
     fields: set[str] = field(default_factory=set)
     chunks: int = 0
     finish: str | None = None
     usage: dict[str, Any] = field(default_factory=dict)
     done: bool = False
+
+    @property
+    def content(self) -> str:
+        """The answer."""
+        return "".join(self.pieces)
+
+    @property
+    def reasoning(self) -> str:
+        """What it thought before."""
+        return "".join(self.thoughts)
 
 
 class Client:
@@ -117,10 +127,10 @@ def _take(found: Stream, data: dict[str, Any] | None) -> None:
     for choice in data.get("choices") or ():
         delta = choice.get("delta") or {}
         found.finish = choice.get("finish_reason") or found.finish
-        found.content += delta.get("content") or ""
+        found.pieces.append(delta.get("content") or "")
         thought = next((name for name in ("reasoning", "reasoning_content") if delta.get(name)), None)
         if thought:
-            found.reasoning += delta[thought]
+            found.thoughts.append(delta[thought])
             found.fields.add(thought)
         found.chunks += bool(thought or delta.get("content"))
 

@@ -13,7 +13,7 @@ from builder.smoke.image.tree import LONGEST_PATH, ImageTree, PathNotFound
 
 DEFAULT_FOLDERS = ("/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib", "/usr/lib")
 _MOST_FOLDERS, _MOST_FILES, _MOST_ORIGINS = 256, 100, 16
-_CACHE_MAGIC = b"glibc-ld.so.cache1.1"
+_CACHE_MAGIC, _OLD_MAGIC = b"glibc-ld.so.cache1.1", b"ld.so-1.7.0"
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ class Loader:
             data = self.tree.read("/etc/ld.so.cache", 16 << 20)
         except PathNotFound:
             return {}
-        start = data.find(_CACHE_MAGIC)
-        if start < 0 or len(data) < start + 48:
+        start = _table_of(data)
+        if not data.startswith(_CACHE_MAGIC, start) or len(data) < start + 48:
             return {}
         (count,) = struct.unpack_from("<I", data, start + 20)
         found: dict[str, list[str]] = {}
@@ -158,6 +158,14 @@ class Loader:
         if entry.kind != "file" or entry.machine != AARCH64:
             return None
         return LibraryMatch(path, f"/{self.tree.resolve(path)}", why)
+
+
+def _table_of(cache: bytes) -> int:
+    """The place of the table in an ld.so.cache: behind one of the format before glibc 2.2, if that is there, too."""
+    if not cache.startswith(_OLD_MAGIC) or len(cache) < 16:
+        return 0
+    (count,) = struct.unpack_from("<I", cache, 12)
+    return int(-(-(16 + 12 * count) // 8) * 8)
 
 
 def _expand(folder: str, path: str) -> str:

@@ -3,7 +3,7 @@ but root may read, files with capabilities, devices."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.static.context import Context, Reads
@@ -66,10 +66,11 @@ def no_world_writable(context: Context, *, allowed: Sequence[str] = ()) -> str:
 
 @check_kind("static", "kinds", Reads("ours"))
 def kinds(context: Context, *, allowed: Sequence[str] = ()) -> str:
-    """No device, pipe or file with extended attributes (capabilities); everyone can load every library. Above the first
-    layer: everyone can read every file, and no names differ in case alone, which file systems that ignore case cannot
-    unpack."""
+    """No device, pipe or file with extended attributes (capabilities); everyone can load every library, and enter the
+    folders of all programs and of /etc. Above the first layer: everyone can read every file, and no names differ in
+    case alone, which file systems that ignore case cannot unpack."""
     bad = []
+    bad += [f"/{path} cannot be entered by every user" for path in _closed(context) if not allowed_by(path, allowed)]
     folded: dict[str, str] = {}
     for layer in context.tree.layers:
         if context.is_ours(layer.number):
@@ -90,3 +91,15 @@ def kinds(context: Context, *, allowed: Sequence[str] = ()) -> str:
     if bad:
         raise CheckFailed(first_few(bad))
     return "only files, folders and links that everyone may read"
+
+
+def _closed(context: Context) -> Iterator[str]:
+    """The folders of our programs, libraries and settings that only their owner can enter."""
+    seen: set[str] = set()
+    for path, entry in context.tree.entries.items():
+        if not context.is_ours(entry.layer) or (entry.machine is None and path.rpartition("/")[0] != "etc"):
+            continue
+        while (path := path.rpartition("/")[0]) and path not in seen:
+            seen.add(path)
+            if not context.tree.entries[path].mode & 0o001:
+                yield path

@@ -107,3 +107,9 @@ def test_headers_of_gpu_code_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(ValueError, match="headers"):
             inventory(reader(io.BytesIO(elf(gpu=code))))
     assert inventory(reader(io.BytesIO(elf(gpu=fatbin(*((2, 121, 0),) * 99))))) == {"sm_121": 99}
+
+
+@pytest.mark.parametrize("tag", [0x7FFFFFFF, 0x7FFFFFFD, 0x6FFFFEFC, 0x6FFFFEFB])
+def test_filters_and_auditors_are_loaded_too(tag: int) -> None:
+    data = elf(needed=["liba.so"], soname="libevil.so").replace(struct.pack("<QQ", 14, 9), struct.pack("<QQ", tag, 9))
+    assert read_dynamic(reader(io.BytesIO(data))).needed == ("liba.so", "libevil.so")
