@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from heapq import nsmallest
 
 from builder.smoke.elf.fatbin import describe, inventory
 from builder.smoke.elf.object import Read, Section, exactly, sections, text_at
-from builder.text import first_few
 
 _SYMBOL = struct.Struct("<IBBHQQ")
 _SYMTAB, _DYNSYM = 2, 11
@@ -50,9 +50,10 @@ def compare_elf(old: Read, new: Read) -> ElfDifference:
             pairs.append(SectionPair(name[0], one, other))
     code = (describe(inventory(old, first)), describe(inventory(new, second)))
     lines = [_line(pair) for pair in pairs]
-    before, after = set(_symbols(old, first)), set(_symbols(new, second))
-    lines += _few("symbols only in the first", sorted(before - after))
-    lines += _few("symbols only in the second", sorted(after - before))
+    # Not the names: those of a file of three megabytes may take hundreds.
+    before, after = set(map(hash, _symbols(old, first))), set(map(hash, _symbols(new, second)))
+    lines += _few("symbols only in the first", before - after, _symbols(old, first))
+    lines += _few("symbols only in the second", after - before, _symbols(new, second))
     if code[0] != code[1]:
         lines.append(f"GPU code: {code[0]}, not {code[1]}")
     return ElfDifference(tuple(pairs), tuple(lines), code)
@@ -110,5 +111,12 @@ def _symbols(read: Read, rows: list[Section]) -> Iterator[str]:
                     raise ValueError("damaged ELF file: its symbols have too long names")
 
 
-def _few(what: str, names: list[str]) -> list[str]:
-    return [f"{len(names)} {what}: {first_few(names, _SHOWN)}"] if names else []
+def _few(what: str, hashes: set[int], names: Iterable[str]) -> list[str]:
+    """The number of names with these hashes, and the first ones. names: with others, some of them more than once."""
+    if not hashes:
+        return []
+    left = set(hashes)
+    found = (name for name in names if hash(name) in left and not left.discard(hash(name)))
+    shown = ", ".join(nsmallest(_SHOWN, found))
+    more = f" and {len(hashes) - _SHOWN} more" if len(hashes) > _SHOWN else ""
+    return [f"{len(hashes)} {what}: {shown}{more}"]
