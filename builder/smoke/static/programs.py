@@ -162,12 +162,16 @@ def _caches(context: Context) -> Iterator[str]:
     named = [(name, value) for name, value in context.image.env.items() if _CACHES.fullmatch(name)]
     if len(named) > MOST_FOLDERS:
         yield "too many variables of caches"
+    places: dict[str, str] = {}
     for name, value in named[:MOST_FOLDERS]:
-        where = context.tree.resolve(value) if context.tree.exists(value) else ""
-        inside = context.tree.below(where) if where else ()
-        code = (path for path, item in inside if item.machine is not None or path.endswith((".py", ".pyc", ".cubin")))
-        if found := next((path for path in code if context.is_ours(context.tree.entries[path].layer)), None):
-            yield f"/{found}, out of the cache of the variable {name}"
+        if context.tree.exists(value) and (where := context.tree.resolve(value)):
+            places[f"{where}/"] = name
+    for path, item in context.tree.entries.items() if places else ():
+        is_code = item.machine is not None or path.endswith((".py", ".pyc", ".cubin"))
+        if is_code and context.is_ours(item.layer) and path.startswith(tuple(places)):
+            name = next(name for place, name in places.items() if path.startswith(place))
+            yield f"/{path}, out of the cache of the variable {name}"
+            return
 
 
 def _naming(context: Context) -> Iterator[str]:
