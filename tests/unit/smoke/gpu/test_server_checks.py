@@ -14,10 +14,9 @@ from builder.model.recipe import Recipe
 from builder.project import Project
 from builder.smoke.check import CheckFailed, CheckNotRun
 from builder.smoke.gpu import server_checks
-from builder.smoke.gpu.client import Client, Stream, _take
+from builder.smoke.gpu.client import Client
 from builder.smoke.gpu.server import Serving, gpu_processes, wait
 from builder.smoke.gpu.small import small
-from tests.support.limits import ends
 from tests.support.openai_server import START, serving
 from tests.support.recorded_vllm import VERSIONS
 
@@ -292,15 +291,3 @@ class TestLog:
         good = "WARNING 11-21 [fp4.py:1] Your GPU does not have native support for FP4 computation but"
         chosen = "INFO Using 'MARLIN' NvFp4 MoE backend out of potential backends: ['VLLM_CUTLASS', 'MARLIN']."
         assert self.log(START, good, chosen) == "3 lines, none bad"
-
-
-def test_a_long_answer_is_put_together_once() -> None:
-    """Each piece made a copy of all before it: a server could keep the check busy for half an hour."""
-    found = Stream()
-
-    def work() -> None:
-        for text in ["x" * (4 << 20)] * 8 + ["y"] * 20_000:
-            _take(found, {"choices": [{"delta": {"content": text, "reasoning": text}}]})
-        assert len(found.content) == len(found.reasoning) == (32 << 20) + 20_000
-
-    ends(work)
