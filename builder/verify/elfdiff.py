@@ -115,8 +115,14 @@ def _few(what: str, hashes: set[int], names: Iterable[str]) -> list[str]:
     """The number of names with these hashes, and the first ones. names: with others, some of them more than once."""
     if not hashes:
         return []
-    left = set(hashes)
-    found = (name for name in names if hash(name) in left and not left.discard(hash(name)))
-    shown = ", ".join(nsmallest(_SHOWN, found))
+    shown = ", ".join(nsmallest(_SHOWN, _once(set(hashes), names)))
     more = f" and {len(hashes) - _SHOWN} more" if len(hashes) > _SHOWN else ""
     return [f"{len(hashes)} {what}: {shown}{more}"]
+
+
+def _once(hashes: set[int], names: Iterable[str]) -> Iterator[str]:
+    """The first name with each hash."""
+    for name in names:
+        if hash(name) in hashes:
+            hashes.remove(hash(name))
+            yield name
