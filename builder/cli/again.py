@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from builder.cli.request import PlanRequest
+if TYPE_CHECKING:
+    from builder.cli.request import PlanRequest
 
 _IMAGE = ("recipe", "base", "set_", "profile", "compression")
 _context: list[Any] = []

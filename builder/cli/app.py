@@ -1,4 +1,4 @@
-"""The application: the list of all commands. A command's module is imported only when that command is called."""
+"""The application: the list of all commands. A command's module is imported only when that command runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Sequence
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,7 +13,8 @@ import typer
 from typer.core import TyperGroup
 
 from builder import __version__
-from builder.cli.command import Command, common, complete_values
+from builder.cli.command import Command, common, complete_values, late
+from builder.cli.declared import declared
 from builder.cli.help import documents, manual
 from builder.cli.output import terminal_width
 from builder.cli.steps import with_step
@@ -80,6 +80,9 @@ _called = ["builder"]
 class _Commands(TyperGroup):
     """All commands by name and summary; `resolve_command` replaces the called one by the real command."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        return late(super().get_params(ctx))
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The commands in groups."""
         width = max(map(len, COMMANDS))
@@ -116,10 +119,10 @@ def _defaults() -> dict[str, str]:
 
 @cache
 def load_command(name: str) -> Any:
-    """Import the module of a command and make the command, with its options and help."""
+    """Make a command, with its options and help. Its module is imported when the command runs."""
     module, function = COMMANDS[name][0].split(":")
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    called = common(name, getattr(import_module(f"builder.cli.{module}"), function))
+    called = common(name, declared(f"builder.cli.{module}", function))
     single.command(name, cls=Command, short_help=COMMANDS[name][1])(called)
     command = typer.main.get_command(single)
     complete_values(command)

@@ -27,6 +27,9 @@ _QUIET = Annotated[bool, typer.Option("--quiet", "-q", help="Print only results,
 class Command(TyperCommand):
     """One command. Its command line is noted for messages that repeat it."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        return late(super().get_params(ctx))
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return usage(self)
 
@@ -153,3 +156,17 @@ def complete_values(command: Any) -> None:
         if parameter._custom_shell_complete is None:
             # The attribute behind the option `shell_complete`, which typer does not pass on.
             parameter._custom_shell_complete = complete
+
+
+def late(parameters: list[Any]) -> list[Any]:
+    """Parameters that convert only what is given, and nothing for a shell's question: typer imports pydantic for it."""
+    for parameter in parameters:
+        if "process_value" not in vars(parameter):
+            parameter.process_value = functools.partial(_process, parameter, parameter.process_value)
+    return parameters
+
+
+def _process(parameter: Any, convert: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:
+    # Of several values, none is an empty list.
+    absent = value is None and parameter.nargs == 1 and not (parameter.required or parameter.multiple)
+    return value if absent or ctx.resilient_parsing else convert(ctx, value)

@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+PLATFORM = "linux/arm64"
+COMPRESSION = "zstd"
+
 RecipeOption = Annotated[str, typer.Option("--recipe", "-r", help="Name of the recipe; `builder list` shows all.")]
 MaybeRecipeOption = Annotated[
     str | None, typer.Option("--recipe", "-r", help="Name of the recipe; `builder list` shows all.")
@@ -57,4 +60,27 @@ TrustOption = Annotated[
 PolicyOption = Annotated[
     Path | None,
     typer.Option("--policy", help="Demand what this file says: whose signatures and rebuilds the image must have."),
+]
+KeyOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--key",
+        envvar="BUILDER_KEY",
+        help="Sign with this private key (PEM, ECDSA P-256); BUILDER_KEY_PASSWORD decrypts it.",
+    ),
+]
+SignedByOption = Annotated[
+    list[Path] | None,
+    typer.Option("--signed-by", help="Demand statements that this public key signed. May be repeated: all of them."),
+]
+CacheOption = Annotated[
+    str | None,
+    typer.Option("--cache", envvar="BUILDER_CACHE", help="Look layers up in this repository: REGISTRY/REPOSITORY."),
+]
+LayerPolicyOption = Annotated[
+    Path | None,
+    typer.Option("--policy", help="Take a layer from the cache if those who this file names under `layers` built it."),
+]
+PublishOption = Annotated[
+    bool, typer.Option("--publish", help="Sign the layers that were built here with --key and put them in the cache.")
 ]

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from builder.cli.options import COMPRESSION, PLATFORM
 from builder.cli.output import say
 from builder.cli.words import choices
 from builder.errors import UsageError
@@ -22,9 +23,6 @@ from builder.plan.resolve import parse_sets, resolve
 from builder.plan.use import check_written
 from builder.project import Project
 from builder.store.store import Store, default_root
-
-PLATFORM = "linux/arm64"
-COMPRESSION = "zstd"
 
 
 @dataclass(frozen=True)

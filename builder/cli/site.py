@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
+from builder.cli.options import COMPRESSION, PLATFORM
 from builder.cli.output import counted, say, size
 from builder.cli.proof.keys import read_public_keys
-from builder.cli.request import COMPRESSION, PLATFORM, PlanRequest, open_store
+from builder.cli.request import PlanRequest, open_store
 from builder.cli.stored.offers import request_of
 from builder.errors import UsageError
 from builder.project import Project

@@ -10,8 +10,16 @@ from builder.attest.cyclonedx import cyclonedx
 from builder.attest.inventory import Inventory
 from builder.attest.spdx import spdx
 from builder.cli.image.built import built_image
-from builder.cli.options import BaseOption, CompressionOption, MaybeRecipeOption, ProfileOption, SetOption
-from builder.cli.request import COMPRESSION, PLATFORM, asked
+from builder.cli.options import (
+    COMPRESSION,
+    PLATFORM,
+    BaseOption,
+    CompressionOption,
+    MaybeRecipeOption,
+    ProfileOption,
+    SetOption,
+)
+from builder.cli.request import asked
 from builder.errors import PinError, UsageError
 from builder.model.canonical import canonical
 from builder.model.plan import Plan

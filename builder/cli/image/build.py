@@ -14,23 +14,28 @@ from builder.cli.image.build_one import BuildRequest, BuildResult, build_one
 from builder.cli.image.given import given_plan
 from builder.cli.image.plan_all import plan_all
 from builder.cli.options import (
+    COMPRESSION,
+    PLATFORM,
     BaseOption,
     BuilderOption,
+    CacheOption,
     CompressionOption,
     EngineOption,
     JobsOption,
     JsonOption,
+    KeyOption,
+    LayerPolicyOption,
     MirrorOption,
     OfflineOption,
     PlatformOption,
     ProfileOption,
+    PublishOption,
     SetOption,
     TrustOption,
 )
 from builder.cli.output import print_json, say
-from builder.cli.proof.cache import CacheOption, LayerPolicyOption, PublishOption, layer_cache, publishing_key
-from builder.cli.proof.keys import KeyOption
-from builder.cli.request import COMPRESSION, PLATFORM, asked_each, check_tag, open_store, recipe_names
+from builder.cli.proof.cache import layer_cache, publishing_key
+from builder.cli.request import asked_each, check_tag, open_store, recipe_names
 from builder.cli.rulecheck import report_violations
 from builder.engine.select import check_engine
 from builder.errors import BuilderError, UsageError

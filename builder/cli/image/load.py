@@ -8,6 +8,8 @@ import typer
 
 from builder.cli.image.built import built_image, image_name, load_into_docker
 from builder.cli.options import (
+    COMPRESSION,
+    PLATFORM,
     BaseOption,
     CompressionOption,
     JsonOption,
@@ -17,7 +19,7 @@ from builder.cli.options import (
     SetOption,
 )
 from builder.cli.output import print_json
-from builder.cli.request import COMPRESSION, PLATFORM, asked, check_tag
+from builder.cli.request import asked, check_tag
 from builder.errors import UsageError
 from builder.project import Project
 

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from builder.atomic import write_file
-from builder.cli.options import BaseOption, JsonOption, PlatformOption, ProfileOption, RecipeOption, SetOption
+from builder.cli.options import PLATFORM, BaseOption, JsonOption, PlatformOption, ProfileOption, RecipeOption, SetOption
 from builder.cli.output import counted, print_json, print_line, size
-from builder.cli.request import PLATFORM, asked
+from builder.cli.request import asked
 from builder.errors import UsageError
 from builder.model.plan import Plan
 from builder.project import Project

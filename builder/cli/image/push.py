@@ -17,9 +17,12 @@ from builder.cli.image.built import built_image
 from builder.cli.image.mirror import raise_for
 from builder.cli.image.sending import Sending
 from builder.cli.options import (
+    COMPRESSION,
+    PLATFORM,
     BaseOption,
     CompressionOption,
     JsonOption,
+    KeyOption,
     MirrorOption,
     ProfileOption,
     RecipeOption,
@@ -27,8 +30,8 @@ from builder.cli.options import (
 )
 from builder.cli.output import print_json, print_line, say, size
 from builder.cli.progress import Progress
-from builder.cli.proof.keys import KeyOption, read_signing_key
-from builder.cli.request import COMPRESSION, PLATFORM, PlanRequest, asked
+from builder.cli.proof.keys import read_signing_key
+from builder.cli.request import PlanRequest, asked
 from builder.digest import Digest
 from builder.errors import UsageError
 from builder.folders import FILE

@@ -13,9 +13,17 @@ from builder.atomic import check_writable
 from builder.cli.image.test_subject import Subject, find_subject
 from builder.cli.image.test_tiers import TIERS, TestRequest, check_only, not_requested, run_tiers
 from builder.cli.link import check_link
-from builder.cli.options import BaseOption, CompressionOption, JsonOption, ProfileOption, SetOption
+from builder.cli.options import (
+    COMPRESSION,
+    PLATFORM,
+    BaseOption,
+    CompressionOption,
+    JsonOption,
+    ProfileOption,
+    SetOption,
+)
 from builder.cli.output import print_json, say
-from builder.cli.request import COMPRESSION, PLATFORM, asked
+from builder.cli.request import asked
 from builder.errors import SmokeError, UsageError
 from builder.project import Project
 from builder.smoke.gpu.machine import Options as GpuOptions

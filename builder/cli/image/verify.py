@@ -12,28 +12,32 @@ import typer
 from builder.cli.image.built import built_image
 from builder.cli.image.given import ask_trust, bundle_and_source
 from builder.cli.options import (
+    COMPRESSION,
+    PLATFORM,
     BaseOption,
     BuilderOption,
     CompressionOption,
     EngineOption,
     JobsOption,
     JsonOption,
+    KeyOption,
     MirrorOption,
     OfflineOption,
     PolicyOption,
     ProfileOption,
     SetOption,
+    SignedByOption,
     TrustOption,
 )
 from builder.cli.output import counted, say, size
 from builder.cli.progress import Progress
-from builder.cli.proof.keys import KeyOption, SignedByOption, read_public_keys
+from builder.cli.proof.keys import read_public_keys
 from builder.cli.proof.origin import Asked, ProjectPlans
 from builder.cli.proof.people import attest_rebuild, attesting_key, demand_only, demand_signed
 from builder.cli.proof.policy import image_policy
 from builder.cli.proof.vary import as_json, check_varied, steps_engine, vary
 from builder.cli.proof.verdict import conclude, verdict_on
-from builder.cli.request import COMPRESSION, PLATFORM, PlanRequest, asked, open_store
+from builder.cli.request import PlanRequest, asked, open_store
 from builder.engine.interface import Engine
 from builder.engine.select import check_engine, select_engine
 from builder.errors import UsageError

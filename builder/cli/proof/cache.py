@@ -1,11 +1,8 @@
-"""`build --cache`: its options, and what is printed about the layer cache."""
+"""`build --cache`: the cache that its options name, and what is printed about it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from builder.attest.keys import SigningKey
 from builder.cache.cache import LayerCache, cache_place
@@ -15,18 +12,6 @@ from builder.cli.proof.policy import read_policy
 from builder.errors import InvalidError, UsageError
 from builder.model.plan import Plan
 from builder.store.store import Store
-
-CacheOption = Annotated[
-    str | None,
-    typer.Option("--cache", envvar="BUILDER_CACHE", help="Look layers up in this repository: REGISTRY/REPOSITORY."),
-]
-LayerPolicyOption = Annotated[
-    Path | None,
-    typer.Option("--policy", help="Take a layer from the cache if those who this file names under `layers` built it."),
-]
-PublishOption = Annotated[
-    bool, typer.Option("--publish", help="Sign the layers that were built here with --key and put them in the cache.")
-]
 
 
 def layer_cache(text: str | None, policy: Path | None) -> LayerCache | None:

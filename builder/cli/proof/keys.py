@@ -1,29 +1,14 @@
-"""The options for keys, and the keys in their files."""
+"""The keys in the files that options name."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from builder.attest.keys import PublicKey, SigningKey, public_key, signing_key
 from builder.errors import UsageError
 from builder.regular import read_regular
 
-KeyOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--key",
-        envvar="BUILDER_KEY",
-        help="Sign with this private key (PEM, ECDSA P-256); BUILDER_KEY_PASSWORD decrypts it.",
-    ),
-]
-SignedByOption = Annotated[
-    list[Path] | None,
-    typer.Option("--signed-by", help="Demand statements that this public key signed. May be repeated: all of them."),
-]
 _LIMIT = 1 << 16
 """Bytes of a file with a key."""
 

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from builder.cli.image.built import built_image, image_name
-from builder.cli.options import BaseOption, JsonOption, ProfileOption, SetOption
+from builder.cli.options import COMPRESSION, PLATFORM, BaseOption, JsonOption, ProfileOption, SetOption
 from builder.cli.output import counted, print_json, print_line, say, size
 from builder.cli.proof.policy import ImagePolicy, enforce, image_policy
-from builder.cli.request import COMPRESSION, PLATFORM, asked, check_tag, open_store
+from builder.cli.request import asked, check_tag, open_store
 from builder.digest import Digest
 from builder.errors import BuilderError, EngineError, UsageError
 from builder.model.reference import Reference

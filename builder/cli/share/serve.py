@@ -14,10 +14,10 @@ from builder.cli.request import open_store
 from builder.digest import Digest
 from builder.errors import UsageError
 from builder.share.library import Library
-from builder.share.parcel import PORT
 from builder.share.server import USER, Server, is_loopback
 
-ADDRESS = f"127.0.0.1:{PORT}"
+ADDRESS = "127.0.0.1:5080"
+"""With the port of `builder.share.parcel`."""
 
 
 def serve(

@@ -7,11 +7,16 @@ import os
 import signal
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
 from builder.cli.app import COMMANDS, load_command
+from builder.cli.declared import declared
+from builder.cli.share.serve import ADDRESS
+from builder.share.parcel import PORT
 from tests.support.cli import run_here
 from tests.unit.cli.conftest import Cli
 
@@ -36,6 +41,27 @@ def test_a_command_has_a_module_help_and_a_summary_of_one_line(cli: Cli, name: s
     said = cli(name, "--help")
     assert said.code == 0
     assert f"Usage: builder {name}" in said.out
+
+
+def parameters(function: Any) -> list[Any]:
+    """Names, defaults and types of a function's parameters, and what typer is told about each."""
+    found = []
+    for name, each in inspect.signature(function, eval_str=True).parameters.items():
+        kind, *told = get_args(each.annotation) if get_args(each.annotation)[1:] else (each.annotation,)
+        found.append((name, each.default, str(kind), [vars(item) for item in told]))
+    return found
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_head_of_a_command_is_that_of_its_function(name: str) -> None:
+    module, _, function = COMMANDS[name][0].partition(":")
+    whole, head = getattr(import_module(f"builder.cli.{module}"), function), declared(f"builder.cli.{module}", function)
+    assert parameters(head) == parameters(whole)
+    assert inspect.getdoc(head) == inspect.getdoc(whole)
+
+
+def test_the_address_of_serve_has_the_port_of_a_daemons_server() -> None:
+    assert f"127.0.0.1:{PORT}" == ADDRESS
 
 
 def test_only_the_called_command_is_imported(cli: Cli) -> None:
