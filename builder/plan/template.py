@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -147,22 +148,27 @@ _dockerfiles.globals.clear()
 
 
 @lru_cache(64)
-def _compiled(text: str) -> jinja2.Template:
-    return _dockerfiles.from_string(text)
+def _compiled(text: str, functions: frozenset[str]) -> tuple[jinja2.Template, Counter[tuple[int, bool]]]:
+    """A template that may call these functions, and its nodes, counted as `_nodes` does. Raises TemplateError."""
+    if len(text) > _LONGEST_TEMPLATE:
+        raise jinja2.TemplateError(f"the template is longer than {_LONGEST_TEMPLATE} characters")
+    parsed = _dockerfiles.parse(text)
+    _require_plain(parsed, functions)
+    found = _nodes(parsed)
+    for loop in list(parsed.find_all(nodes.For)):
+        # It refuses anything but a list.
+        loop.iter = nodes.Filter(loop.iter, "list", [], [], None, None, lineno=loop.lineno)
+    return _dockerfiles.from_string(parsed), found
 
 
 def render_dockerfile(text: str, values: Mapping[str, Any], where: str) -> str:
     """A Dockerfile template with these values. Raises InvalidError."""
     try:
-        if len(text) > _LONGEST_TEMPLATE:
-            raise jinja2.TemplateError(f"the template is longer than {_LONGEST_TEMPLATE} characters")
-        parsed = _dockerfiles.parse(text)
-        functions = {name for name, value in values.items() if callable(value)}
-        _require_plain(parsed, functions)
-        _require_bounded(parsed, values)
+        template, found = _compiled(text, frozenset(name for name, value in values.items() if callable(value)))
+        _require_bounded(found, values)
         parts: list[str] = []
         length = 0
-        for part in _compiled(text).generate(**values):
+        for part in template.generate(**values):
             parts.append(part)
             length += len(part)
             if length > _LONGEST:
@@ -191,7 +197,7 @@ def render_text(text: str, values: Mapping[str, Mapping[str, Any]], where: str) 
     return PLACEHOLDER.sub(value, text)
 
 
-def _require_plain(template: nodes.Template, functions: set[str]) -> None:
+def _require_plain(template: nodes.Template, functions: frozenset[str]) -> None:
     """Raises TemplateError for a construct that is not in `_ALLOWED`."""
     if sum(len(node.nodes) for node in template.find_all(nodes.Concat)) > _MOST_JOINED:
         raise jinja2.TemplateError(f"more than {_MOST_JOINED} texts are joined")
@@ -227,21 +233,22 @@ def _require_plain(template: nodes.Template, functions: set[str]) -> None:
         pending += [(child, depth) for child in node.iter_child_nodes()]
 
 
-def _require_bounded(template: nodes.Template, values: Mapping[str, Any]) -> None:
-    """Raises TemplateError when rendering could take long: each step of a loop runs its whole body, and each filter and
-    function may read all values. Makes loops refuse anything but lists."""
-    longest, size = _longest(values), 1 + len(repr(values)) // 1000
-    work = 0
-    pending: list[tuple[nodes.Node, int]] = [(template, 1)]
+def _nodes(template: nodes.Template) -> Counter[tuple[int, bool]]:
+    """How many nodes are inside so many loops; True: filters and calls, each of which may read all values."""
+    found: Counter[tuple[int, bool]] = Counter()
+    pending: list[tuple[nodes.Node, int]] = [(template, 0)]
     while pending:
-        node, times = pending.pop()
-        work += times * (size if isinstance(node, nodes.Filter | nodes.Call) else 1)
-        if isinstance(node, nodes.For):
-            times *= longest
-        pending += [(child, times) for child in node.iter_child_nodes()]
-        if isinstance(node, nodes.For):
-            node.iter = nodes.Filter(node.iter, "list", [], [], None, None, lineno=node.lineno)
-    if work > _MOST_WORK:
+        node, depth = pending.pop()
+        found[depth, isinstance(node, nodes.Filter | nodes.Call)] += 1
+        depth += isinstance(node, nodes.For)
+        pending += [(child, depth) for child in node.iter_child_nodes()]
+    return found
+
+
+def _require_bounded(found: Counter[tuple[int, bool]], values: Mapping[str, Any]) -> None:
+    """Raises TemplateError when rendering could take long: each step of a loop runs its whole body."""
+    longest, size = _longest(values), 1 + len(repr(values)) // 1000
+    if sum(count * longest**depth * (size if reads else 1) for (depth, reads), count in found.items()) > _MOST_WORK:
         raise jinja2.TemplateError("the template has too many steps for the lists and texts that it reads")
 
 

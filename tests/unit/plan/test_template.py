@@ -55,6 +55,8 @@ BROKEN = [
     "{% for a in many %}" + "x" * (1 << 16) + "{% endfor %}",
     "{% for a in long %}{% for b in long %}{% endfor %}{% endfor %}",
     "{% for a in 'text' %}{% endfor %}",
+    "{% for a in text %}{% endfor %}",
+    "{% for a in text %}{% for b in text %}{% endfor %}{% endfor %}",
     "{% if (long | exec_form) == '' %}{% endif %}" * 10_000,
     "{{ 'x' " + "| sh " * 300 + "}}",
     "{{ " + "'x' ~ " * 10_000 + "'x' }}",
@@ -74,6 +76,7 @@ def test_a_broken_template_is_an_invalid_layer(text: str) -> None:
         "source": {}.__getitem__,
         "many": list(range(99)),
         "long": list(range(20_000)),
+        "text": "x" * 20_000,
     }
     begin = time.process_time()
     with fails(InvalidError, "template-broken") as caught:
