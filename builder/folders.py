@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from builder.model.textfile import not_regular, unreadable
 from builder.text import closest
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 FILE = "builder.toml"
 """The file of a project's choices."""
 
@@ -65,19 +66,19 @@ class Folders:
 
     def __init__(self, roots: tuple[Path, ...] | None = None) -> None:
         self.roots = roots if roots is not None else search_path()
-        self._cache: dict[tuple[str, str], Any] = {}
+        self._cache: dict[tuple[str, Hashable], Any] = {}
 
     def recipe_names(self) -> list[str]:
         """All recipes, sorted."""
-        return list(self._once("names", "recipes", lambda folder: self._names(folder, "*.yaml")))
+        return list(self.once("names", "recipes", lambda folder: self._names(folder, "*.yaml")))
 
     def base_names(self) -> list[str]:
         """All bases, sorted."""
-        return list(self._once("names", "recipes/bases", lambda folder: self._names(folder, "*.yaml")))
+        return list(self.once("names", "recipes/bases", lambda folder: self._names(folder, "*.yaml")))
 
     def layer_names(self) -> list[str]:
         """All layers, sorted."""
-        return list(self._once("names", "layers", self._layers))
+        return list(self.once("names", "layers", self._layers))
 
     def _layers(self, folder: str) -> list[str]:
         paths = (path for root in self.roots for path in root.glob(f"dockerfiles/{folder}/*/layer.yaml"))
@@ -95,7 +96,8 @@ class Folders:
         """The file of a base."""
         return self._find(f"recipes/bases/{name}.yaml")
 
-    def _once(self, kind: str, name: str, read: Callable[[str], T]) -> T:
+    def once(self, kind: str, name: K, read: Callable[[K], T]) -> T:
+        """What `read` makes of a name, which is read once. kind: other kinds have other names."""
         if (kind, name) not in self._cache:
             self._cache[kind, name] = read(name)
         value: T = self._cache[kind, name]

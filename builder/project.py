@@ -73,7 +73,7 @@ class Project(Folders):
 
     def recipe(self, name: str) -> Recipe:
         """A recipe by name. Raises UsageError when there is none, InvalidError when it is not valid."""
-        return self._once("recipe", name, self._recipe)
+        return self.once("recipe", name, self._recipe)
 
     def _recipe(self, name: str) -> Recipe:
         data = extended(name, self._recipe_data)
@@ -106,7 +106,7 @@ class Project(Folders):
 
     def base(self, name: str) -> Base:
         """A base by name. Raises UsageError when there is none, InvalidError when it is not valid."""
-        return self._once("base", name, self._base)
+        return self.once("base", name, self._base)
 
     def _base(self, name: str) -> Base:
         path = self._definition("base", f"recipes/bases/{name}.yaml", name, self.base_names)
@@ -152,7 +152,7 @@ class Project(Folders):
 
     def layer(self, name: str) -> LayerSource:
         """A layer by name, with the files of its folder. Raises UsageError or InvalidError."""
-        return self._once("layer", name, self._layer)
+        return self.once("layer", name, self._layer)
 
     def _layer(self, name: str) -> LayerSource:
         path = self._definition("layer", f"dockerfiles/layers/{name}/layer.yaml", name, self.layer_names)
@@ -166,7 +166,7 @@ class Project(Folders):
 
     def section(self, name: str) -> LockSection:
         """A lock section. Raises PinError when there is none, InvalidError when it is not valid."""
-        return self._once("section", name, self._section)
+        return self.once("section", name, self._section)
 
     def _section(self, name: str) -> LockSection:
         path = self._search(f"recipes/locks/{name}.json", name)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from builder.errors import InvalidError, UsageError
 from builder.model.base import Base
+from builder.model.canonical import canonical
 from builder.model.plan import Plan, PlannedLayer
 from builder.model.recipe import LayerUse, Recipe
 from builder.model.textfile import place_of
@@ -51,16 +52,11 @@ def parse_sets(items: Iterable[str]) -> dict[str, dict[str, str]]:
 
 def uses_of(project: Project, base: Base, recipe: Recipe, sets: dict[str, dict[str, str]]) -> list[Use]:
     """The layers of an image, the base's own first. sets: the parameters that the layers take are removed from it."""
-    taken: set[str] = set()
-    own = _uses(
-        project, base.layers, {}, taken, f"recipes/bases/{base.name}.yaml", lambda: [project.base_path(base.name)]
-    )
-    return [
-        *own,
-        *_uses(
-            project, recipe.layers, sets, taken, f"recipes/{recipe.name}.yaml", lambda: recipe_files(project, recipe)
-        ),
-    ]
+    where, files = f"recipes/bases/{base.name}.yaml", lambda: [project.base_path(base.name)]
+    own = project.once("uses", base.name, lambda name: _uses(project, base.layers, {}, set(), where, files))
+    taken = {use.id for use in own}
+    where = f"recipes/{recipe.name}.yaml"
+    return [*own, *_uses(project, recipe.layers, sets, taken, where, lambda: recipe_files(project, recipe))]
 
 
 def resolve(
@@ -101,21 +97,16 @@ def resolve(
             id="layers-too-many",
             where=f"recipes/{recipe.name}.yaml",
         )
-    planned = [plan_layer(project, use, chosen, recipe, uses) for use in uses]
-    toolchains = plan_toolchains(project)
-    manifest = chosen.pin.manifest if chosen.pin else None
-    layers = with_keys(project, planned, toolchains, platform=platform, compression=compression, base=chosen)
+    # Many recipes have the same layers.
+    same = [[use.source.definition.name, use.id, use.params] for use in uses]
+    layers, date = project.once(
+        "image",
+        canonical([chosen.name, compression, same]),
+        lambda key: _layers(project, chosen, recipe, uses, compression),
+    )
     has_entrypoint = any(layer.layer == "entrypoint" for layer in layers)
     own = ("vllm", "serve") if chosen.layers else None
     entrypoint, command = serving(recipe, chosen) if has_entrypoint else (own, ())
-    compiles = any(layer.toolchain for layer in layers)
-    unpacked = [*layers, *(toolchains if compiles else ())]
-    one_per_file(item for layer in unpacked for item in layer.inputs)
-    used = {date for use in uses for date in dates_of(project, use, Scope(project, use, chosen, recipe))}
-    if compiles:
-        toolchain = _toolchain_uses(project)
-        used |= {date for use in toolchain for date in dates_of(project, use, Scope(project, use, None, None))}
-    date = created(used)
     return Plan(
         recipe=recipe.name,
         title=recipe.title,
@@ -123,12 +114,12 @@ def resolve(
         family=chosen.family,
         platform=platform,
         base_image=chosen.pin.image if chosen.pin else None,
-        base_manifest=manifest,
+        base_manifest=chosen.pin.manifest if chosen.pin else None,
         base_index=chosen.pin.index if chosen.pin else None,
         created=date,
         compression=compression,
         layers=layers,
-        toolchains=toolchains,
+        toolchains=plan_toolchains(project),
         env=environment(chosen, layers, recipe),
         entrypoint=entrypoint,
         command=command,
@@ -138,6 +129,22 @@ def resolve(
         compatible=recipe.compatible,
         glibc=chosen.glibc,
     )
+
+
+def _layers(
+    project: Project, base: Base, recipe: Recipe, uses: Sequence[Use], compression: str
+) -> tuple[tuple[PlannedLayer, ...], str]:
+    """The layers of an image with their keys, and its date: what depends on nothing of the recipe but its layers."""
+    planned = [plan_layer(project, use, base, recipe, uses) for use in uses]
+    toolchains = plan_toolchains(project)
+    layers = with_keys(project, planned, toolchains, platform=PLATFORM, compression=compression, base=base)
+    compiles = any(layer.toolchain for layer in layers)
+    one_per_file(item for layer in (*layers, *(toolchains if compiles else ())) for item in layer.inputs)
+    used = {date for use in uses for date in dates_of(project, use, Scope(project, use, base, recipe))}
+    if compiles:
+        toolchain = _toolchain_uses(project)
+        used |= {date for use in toolchain for date in dates_of(project, use, Scope(project, use, None, None))}
+    return layers, created(used)
 
 
 @lru_cache(maxsize=2)

@@ -10,7 +10,7 @@ import pytest
 
 from builder.errors import BuilderError, InvalidError, PinError, UsageError
 from builder.model.plan import Plan
-from builder.plan.resolve import MAX_LAYERS, parse_sets
+from builder.plan.resolve import MAX_LAYERS, parse_sets, resolve
 from builder.project import Project
 from tests.support.errors import fails
 from tests.support.limits import ends
@@ -51,6 +51,20 @@ def test_labels_hold_title_base_and_the_layers_labels(make_plan: MakePlan) -> No
     assert labels["org.builder.base"] == "tiny"
     assert labels["org.example.widget"] == "1.0"
     assert "org.opencontainers.image.base.name" not in labels
+
+
+def test_recipes_with_the_same_layers_share_them(make_project: Callable[..., Project], small: Sample) -> None:
+    tiny = small.files["recipes/tiny.yaml"]
+    small.files["recipes/same.yaml"] = {**tiny, "name": "same", "env": {"LAST": "other"}}
+    small.files["recipes/fewer.yaml"] = {**tiny, "name": "fewer", "layers": tiny["layers"][1:]}
+    project = make_project(small.files)
+    first, same, fewer = (resolve(project, project.recipe(name)) for name in ("tiny", "same", "fewer"))
+    assert same.layers is first.layers
+    assert [item.value for item in same.env] != [item.value for item in first.env]
+    assert [layer.id for layer in fewer.layers] == [layer.id for layer in first.layers if layer.id != "compiled"]
+    for sets in ({"compiled": {"version": "2.0"}}, {"compiled": {"words": "one"}}):
+        other = resolve(project, project.recipe("tiny"), sets=sets)
+        assert [layer.id for layer in other.layers if layer not in first.layers] == ["compiled"]
 
 
 def test_created_is_the_newest_date_of_a_section_that_is_used(make_plan: MakePlan, small: Sample) -> None:
