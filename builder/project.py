@@ -78,14 +78,14 @@ class Project(Folders):
     def _recipe(self, name: str) -> Recipe:
         data = extended(name, self._recipe_data)
         path = self._find(f"recipes/{name}.yaml")
-        recipe = build(data, Recipe, where=str(path), text=read_text(path))
+        recipe = build(data, Recipe, where=str(path), text=self.once("text", path, read_text))
         check_name(recipe.name, name, str(path))
         return recipe
 
     def _recipe_data(self, name: str) -> dict[str, Any]:
         """A recipe file's own mapping, not yet merged over the recipe that it extends."""
         path = self._definition("recipe", f"recipes/{name}.yaml", name, self.recipe_names)
-        data = parse_yaml(read_text(path), str(path))
+        data = parse_yaml(self.once("text", path, read_text), str(path))
         if not isinstance(data, dict):
             raise InvalidError("not a recipe", id="recipe-not-a-mapping", where=str(path))
         parent = data.get("extends")
@@ -112,9 +112,10 @@ class Project(Folders):
         path = self._definition("base", f"recipes/bases/{name}.yaml", name, self.base_names)
         text = read_text(path)
         data = parse_yaml(text, str(path))
-        if not isinstance(data, dict) or "stack" not in data:
-            return _load(path, Base, name)
-        base = stacked(data, self._family, self._usable_section, where=str(path), text=text)
+        if isinstance(data, dict) and "stack" in data:
+            base = stacked(data, self._family, self._usable_section, where=str(path), text=text)
+        else:
+            base = build(data, Base, where=str(path), text=text)
         check_name(base.name, name, str(path))
         return base
 

@@ -172,6 +172,7 @@ class _Places:
     """Finds the line of a finding in a recipe's file or in the files that it extends."""
 
     def __init__(self, project: Project, recipe: Recipe) -> None:
+        self._project = project
         self._files: list[Path] = []
         name: str | None = recipe.name
         while name is not None and name in project.recipe_names() and len(self._files) < 9:
@@ -180,7 +181,10 @@ class _Places:
 
     @cached_property
     def _nodes(self) -> list[tuple[Path, yaml.Node | None]]:
-        return [(path, compose(read_text(path))) for path in self._files]
+        # Several recipes may extend one.
+        return [
+            (path, self._project.once("nodes", path, lambda path: compose(read_text(path)))) for path in self._files
+        ]
 
     def find(self, finding: Finding) -> tuple[str, int]:
         """File and line of the longest part of the finding's path that is in the profile or the recipe."""
