@@ -13,8 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from builder import __version__
-from builder.cli.command import Command, common, complete_values, late
-from builder.cli.declared import declared
+from builder.cli.command import Command, common, complete_values, declared, late
 from builder.cli.help import documents, manual
 from builder.cli.output import terminal_width
 from builder.cli.steps import with_step

@@ -1,12 +1,14 @@
-"""What all commands have in common: the recipe as a plain word, `--quiet`, completion, the command line in messages."""
+"""What all commands have in common: the recipe as a plain word, `--quiet`, completion, bodies imported late."""
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import re
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Annotated, Any, get_args
 
 import typer
@@ -170,3 +172,51 @@ def _process(parameter: Any, convert: Callable[[Any, Any], Any], ctx: Any, value
     # Of several values, none is an empty list.
     absent = value is None and parameter.nargs == 1 and not (parameter.required or parameter.multiple)
     return value if absent or ctx.resilient_parsing else convert(ctx, value)
+
+
+def declared(module: str, function: str) -> Callable[..., Any]:
+    """A function with the signature and docstring of a module's function, which imports the module when it is called.
+
+    The module imports all that the command does: for `build`, 130 modules. The parser, help and completion need the
+    head alone. It is made from the module's source: the function without its body, after those imports and constants
+    that its parameters name.
+    """
+    loader: Any = getattr(find_spec(module), "loader", None)
+    statements = ast.parse(loader.get_source(module)).body
+    place, head = next(
+        (place, each)
+        for place, each in enumerate(statements)
+        if isinstance(each, ast.FunctionDef) and each.name == function
+    )
+    # Only the docstring of the body.
+    head.body = head.body[:1]
+    kept: list[ast.stmt] = [head]
+    named = _names(head.args)
+    for statement in reversed(statements[:place]):
+        if named & _bound(statement):
+            kept.insert(0, statement)
+            named |= _names(statement)
+    namespace: dict[str, Any] = {"__name__": module}
+    exec(compile(ast.Module(kept, []), loader.get_filename(module), "exec"), namespace)
+
+    @functools.wraps(namespace[function])
+    def body(**values: Any) -> Any:
+        return getattr(import_module(module), function)(**values)
+
+    return body
+
+
+def _names(node: ast.AST) -> set[str]:
+    """The names that an expression or a statement reads."""
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+def _bound(statement: ast.stmt) -> set[str]:
+    """The names that a statement gives a meaning."""
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return {each.asname or each.name for each in statement.names}
+    if isinstance(statement, ast.Assign | ast.AnnAssign):
+        return {
+            each.id for each in ast.walk(statement) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+        }
+    return set()

@@ -14,7 +14,7 @@ from typing import Any, get_args
 import pytest
 
 from builder.cli.app import COMMANDS, load_command
-from builder.cli.declared import declared
+from builder.cli.command import declared
 from builder.cli.share.serve import ADDRESS
 from builder.share.parcel import PORT
 from tests.support.cli import run_here
