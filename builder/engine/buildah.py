@@ -19,9 +19,53 @@ _HOSTS = f"127.0.0.1\tlocalhost {_HOST}\n::1\tlocalhost ip6-localhost ip6-loopba
 """Name of the machine and /etc/hosts that steps see: those of BuildKit. buildah alone makes a random name for each
 container, and copies /etc/hosts and /etc/resolv.conf of this machine."""
 
+_ALONE = """\
+set -e
+host=$1 work=$2 context=$3 root=$2/root
+shift 3
+read_only() {
+  for more in "" ,nosuid ,nodev ,nosuid,nodev; do
+    mount -o "remount,bind,ro$more" "$1" 2> /dev/null && return
+  done
+}
+hostname "$host"
+mkdir -p "$root"
+mount -t tmpfs -o mode=755 tmpfs "$root"
+for path in /bin /sbin /lib* /usr /etc /opt /nix /gnu /sys /proc; do
+  if [ -L "$path" ]; then
+    cp -P "$path" "$root$path"
+  elif [ -d "$path" ]; then
+    mkdir "$root$path"
+    mount --rbind "$path" "$root$path"
+    [ "$path" = /proc ] || read_only "$root$path" || true
+  fi
+done
+mkdir -p "$root/dev/shm" "$root/dev/pts" "$root/tmp" "$root/run" "$root/var/tmp" "$root/old" "$root$work"
+for name in null zero full random urandom tty; do
+  touch "$root/dev/$name"
+  mount --bind "/dev/$name" "$root/dev/$name"
+done
+for name in fd fd/0:stdin fd/1:stdout fd/2:stderr; do
+  ln -s "/proc/self/${name%:*}" "$root/dev/${name#*:}"
+done
+chmod 1777 "$root/dev/shm" "$root/tmp" "$root/var/tmp"
+mount --bind "$work" "$root$work"
+mkdir -p "$root$context"
+mount --bind "$context" "$root$context"
+read_only "$root$context" || true
+cd "$root"
+pivot_root . old
+cd "$work"
+umount -l /old
+exec "$@"
+"""
+"""Makes the build's folder and the programs of this machine all that there is, and then runs buildah. A step as root
+leaves a chroot at will, and buildah 1.28 mounts what a link of another stage leads to (CVE-2024-1753): it finds no
+home, no socket and no store then, and cannot change the inputs, which are links to files of the store."""
+
 
 class BuildahEngine:
-    """`buildah build` with chroot isolation, inside namespaces of its own.
+    """`buildah build` with chroot isolation, inside namespaces of its own, without this machine's homes and sockets.
 
     Chroot isolation refuses `--network none`, so buildah itself runs in an empty network namespace, except while it
     pulls a base. In private namespaces every mount and process disappears with buildah, even when buildah is killed.
@@ -74,7 +118,8 @@ class BuildahEngine:
             ]
         hosts = request.work / "hosts"
         hosts.write_text(_HOSTS)
-        argv = [*_namespaces(network=False), "sh", "-c", f'hostname {_HOST} && exec "$0" "$@"', *program]
+        alone = ["sh", "-c", _ALONE, "sh", _HOST, str(request.work), str(request.context)]
+        argv = [*_namespaces(network=False), *alone, *program]
         argv += ["build", "--isolation", "chroot", "--layers=false", "--format", "oci"]
         argv += ["--uts", "host", "--no-hosts", "--dns", "none", "--volume", f"{hosts}:/etc/hosts:ro"]
         # The URLs of this machine's proxies may hold passwords, which steps must not see.
@@ -90,7 +135,8 @@ class BuildahEngine:
         for name, value in arguments.items():
             argv += ["--build-arg", f"{name}={value}"]
         argv += ["--output", f"type=tar,dest={tar}", str(request.context)]
-        for command, environ in (*commands, (argv, offline)):
+        inside = {**offline, "HOME": str(request.work), "XDG_RUNTIME_DIR": str(request.work / "run")}
+        for command, environ in (*commands, (argv, inside)):
             outcome = run(command, log=log, env=environ, cancel=request.cancel)
             if outcome.status != 0:
                 raise failed(self.name, request, outcome.tail)

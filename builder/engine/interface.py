@@ -35,7 +35,8 @@ class BuildRequest:
     """One stage of one Dockerfile.
 
     context: the folder with everything that the build may read. platform: of the image. jobs: the number of parallel
-    jobs inside a step. work: a private folder for the engine's own files, which the caller removes. base: the local
+    jobs inside a step. work: a private folder with the other files of the request, the engine's own and its output,
+    which the caller removes. base: the local
     copy of the registry image that stages read, if there is one. pull: the reference of a base that the engine
     downloads; None forbids downloads. Engines must enforce that the steps of a build have no network and no proxies.
     """

@@ -23,6 +23,9 @@ _STAGE_NAME = re.compile(r"[a-z][a-z0-9._-]*")
 
 _MOUNTS = ("bind", "tmpfs")
 """Not cache: what an earlier build left there is in no lock."""
+_MOUNT_OPTIONS = ("type", "target", "dst", "destination", "source", "src")
+"""Not from: buildah 1.28 follows links of the other stage to this machine's folders (CVE-2024-1753). Not rw: with
+buildah the step would change the context itself, whose inputs are those of the store."""
 _DIRECTIVE = re.compile(r"#\s*(syntax|escape|check)\s*=", re.IGNORECASE)
 _HEREDOC = re.compile(r"(^|\s)\d*<<")
 
@@ -120,17 +123,15 @@ def _check_flag(name: str, word: str, known: set[str], where: str) -> None:
             where,
             "RUN may have --mount=…, COPY --from=… and other flags, all without quotes",
         )
-    if name == "COPY":
-        sources = [found[2]] if found[1] == "from" else []
-    else:
+    if name == "RUN":
         # Without quotes, which the pattern refuses, CSV is this.
         options = [(key.lower(), value) for key, _, value in (field.partition("=") for field in found[2].split(","))]
         if any(key == "type" and value not in _MOUNTS for key, value in options):
             _refuse(f"RUN {word}", where, "a mount is of type bind or tmpfs; others bring files that are in no lock")
-        sources = [value for key, value in options if key == "from"]
-    for source in sources:
-        if source.lower() not in known or source == "scratch":
-            _refuse(f"{name} {word}", where, f"{source} is not an earlier stage")
+        if any(key not in _MOUNT_OPTIONS for key, _ in options):
+            _refuse(f"RUN {word}", where, "a mount has type, source and target alone, and COPY --from reads a stage")
+    elif found[1] == "from" and (found[2].lower() not in known or found[2] == "scratch"):
+        _refuse(f"COPY {word}", where, f"{found[2]} is not an earlier stage")
 
 
 def _refuse(what: str, where: str, why: str) -> NoReturn:

@@ -55,7 +55,7 @@ esac""",
         """A buildah, and an unshare that runs its command."""
         self.add("buildah", f"if [ \"$1\" = --version ]; then echo '{version}'; exit 0; fi\n{build}")
         self.add("unshare", 'while [ "${1#--}" != "$1" ]; do shift; done\nexec "$@"')
-        self.add("sh", 'shift 2\nexec "$@"')
+        self.add("sh", 'shift 6\nexec "$@"')
         self.add("true")
         self.add("mount")
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from builder.engine.buildah import BuildahEngine, _namespaces, _own_processes
+from builder.engine.buildah import _ALONE, BuildahEngine, _namespaces, _own_processes
 from builder.engine.interface import BuildRequest, EngineInfo, host_architecture
 from builder.engine.process import run
 from builder.errors import EngineError
@@ -62,8 +63,8 @@ def test_a_build_is_one_command_in_namespaces_of_its_own(
         *("--output", f"type=tar,dest={tar}", str(request.context)),
     ]
     assert programs.calls("buildah") == [expected]
-    named = ["sh", "-c", 'hostname buildkitsandbox && exec "$0" "$@"', "buildah"]
-    assert programs.calls("unshare")[-1] == [*namespaces(user), *named, *expected]
+    alone = ["sh", "-c", _ALONE, "sh", "buildkitsandbox", str(request.work), str(request.context), "buildah"]
+    assert programs.calls("unshare")[-1] == [*namespaces(user), *alone, *expected]
     assert sorted(lines) == ["STEP 1/2", "STEP 2/2"]
 
 
@@ -179,6 +180,36 @@ def test_a_folder_of_settings_without_logins_does_not_stop_a_pull(
     request = request_for(pull="registry.lan/a/b:1@sha256:aa")
     BuildahEngine().build(request, tmp_path / "layer.tar", lines.append)
     assert lines == ["logins:" if logged_in else f"logins: {request.work / 'logins.json'}"]
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare is not installed")
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+def test_a_step_that_leaves_its_chroot_finds_no_home_and_no_store(tmp_path: Path) -> None:
+    """As root, of the machine or of namespaces, a step leaves a chroot with two more of them."""
+    _own_processes.cache_clear()
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/secret").write_text("secret")
+    work = tmp_path / "store/tmp/build"
+    (work / "context").mkdir(parents=True)
+    (work / "context/input").write_text("as locked")
+    source = tmp_path / "escape.c"
+    source.write_text(
+        "#include <sys/stat.h>\n#include <unistd.h>\n"
+        'int main(int count, char **words) { mkdir("/x", 0755); if (chroot("/x")) return 99;\n'
+        'for (int n = 0; n < 64; n++) chdir(".."); return chroot(".") ? 98 : execv(words[1], words + 1); }'
+    )
+    subprocess.run(["gcc", "-static", "-o", work / "escape", source], check=True)
+    script = (
+        f"cat {tmp_path}/home/secret; echo written > {tmp_path}/home/new; echo changed > {work}/context/input; "
+        f"ls {tmp_path} {tmp_path}/store/tmp; hostname; ls /home /root; test -w /etc/passwd && echo writable; exit 0"
+    )
+    argv = [*_namespaces(network=False), "sh", "-c", _ALONE, "sh", "buildkitsandbox", str(work), str(work / "context")]
+    outcome = run([*argv, "/usr/sbin/chroot", "/", f"{work}/escape", "/bin/sh", "-c", script], log=print)
+    assert outcome.status == 0
+    told = [line for line in outcome.tail if not line.startswith(("cat:", "ls:", "/bin/sh:"))]
+    assert told == [f"{tmp_path}:", "store", f"{tmp_path}/store/tmp:", "build", "buildkitsandbox"]
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["secret"]
+    assert (work / "context/input").read_text() == "as locked"
 
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare is not installed")
