@@ -10,9 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from builder.digest import Digest
+from builder.model.canonical import fingerprint
 from builder.model.lock import DebLock, LockSection, WheelLock
 from builder.model.plan import Plan, PlannedLayer
 from builder.oci.assemble import environment
+from builder.plan.bundle import write_bundle
 from builder.plan.imageconfig import VLLM_LABEL
 
 Of = Literal["plan", "image", "layer", "lock"]
@@ -42,7 +45,7 @@ class Contents:
     """An account of an image, a layer or a lock. facts: by kind and name; a kind that is absent is not known.
 
     size: bytes of the image's blobs, or of a plan's inputs. vendor: a plan whose base is a vendor's image, of which
-    only the name is known.
+    only the name is known. identity: of all of it, "" when it is not known.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Contents:
     facts: Mapping[Kind, Mapping[str, Fact]]
     size: int = 0
     vendor: bool = False
+    identity: str = ""
 
     def text(self, kind: Kind, name: str) -> str | None:
         """The text of one fact; None when there is none."""
@@ -83,12 +87,20 @@ def compared_kinds(old: Contents, new: Contents) -> list[Kind]:
 
 
 def differences(old: Contents, new: Contents) -> list[Change]:
-    """What differs, of the kinds that both accounts know: by kind, and sorted by name."""
-    return [
-        change
-        for kind in compared_kinds(old, new)
-        for change in changed(kind, old.facts[kind], new.facts[kind], every=old.of == new.of)
-    ]
+    """What differs, of the kinds that both accounts know: by kind, and sorted by name.
+
+    Nothing differs only if nothing at all does, as far as both are known as a whole.
+    """
+    found = []
+    for kind in compared_kinds(old, new):
+        before, after = old.facts[kind], new.facts[kind]
+        found += changed(kind, before, after, every=old.of == new.of)
+        orders = [name for name in before if name in after], [name for name in after if name in before]
+        if kind in ("layer", "option") and orders[0] != orders[1]:
+            found.append(Change(kind, "their order", *(" ".join(names) for names in orders)))
+    if not found and old.of == new.of and old.identity and new.identity and old.identity != new.identity:
+        found.append(Change("setting", "what is not listed", old.identity[:19], new.identity[:19]))
+    return found
 
 
 def changed(kind: Kind, old: Mapping[str, Fact], new: Mapping[str, Fact], *, every: bool = True) -> Iterable[Change]:
@@ -137,7 +149,8 @@ def plan_contents(plan: Plan, commit_of: CommitOf = no_commit) -> Contents:
         facts["python"].setdefault("vllm", facts["label"][VLLM_LABEL])
     inputs = {item.digest: item.size for layer in plan.layers for item in layer.inputs}
     vendor = plan.base_image is not None
-    return Contents(f"{plan.recipe} on {plan.base}", "plan", facts, sum(inputs.values()), vendor)
+    name, size = f"{plan.recipe} on {plan.base}", sum(inputs.values())
+    return Contents(name, "plan", facts, size, vendor, Digest.of(write_bundle(plan)))
 
 
 def lock_contents(name: str, sections: Iterable[LockSection]) -> Contents:
@@ -174,16 +187,20 @@ def with_commit(version: str, commit: str | None) -> str:
 
 
 def variables(environ: Iterable[str]) -> dict[str, Fact]:
-    """The variables of NAME=VALUE strings."""
-    return {name: Fact(value) for name, _, value in (item.partition("=") for item in environ)}
+    """The variables of NAME=VALUE strings. One that is there twice has both values: programs differ in which they take."""
+    found: dict[str, list[str]] = {}
+    for name, _, value in (item.partition("=") for item in environ):
+        found.setdefault(name, []).append(value)
+    return {name: Fact(" and ".join(values)) for name, values in found.items()}
 
 
 def options(words: Sequence[str]) -> dict[str, Fact]:
     """A command by option: `--port 8000` has the name `--port`. The words before the first option are `program`.
 
-    A repeated option is one fact, with all its values in their order.
+    A repeated option is one fact, with all its values in their order; its identity is that of the exact words.
     """
     found: dict[str, list[str]] = {}
+    exact: dict[str, list[str]] = {}
     name = PROGRAM
     for word in words:
         if _OPTION.match(word):
@@ -191,7 +208,8 @@ def options(words: Sequence[str]) -> dict[str, Fact]:
             found.setdefault(name, []).extend([value] if equals else [])
         else:
             found.setdefault(name, []).append(word)
-    return {name: Fact(" ".join(values)) for name, values in found.items()}
+        exact.setdefault(name, []).append(word)
+    return {name: Fact(" ".join(values), fingerprint(exact[name])) for name, values in found.items()}
 
 
 def details(changes: Sequence[Change]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,6 +13,7 @@ from pathlib import Path
 from builder.digest import Digest
 from builder.errors import PinError
 from builder.jsontext import parse_json
+from builder.model.canonical import canonical, fingerprint
 from builder.plan.diff import CommitOf, Contents, Fact, Kind, options, variables, with_commit
 from builder.plan.imageconfig import VLLM_LABEL
 from builder.smoke.elf.fatbin import describe
@@ -29,6 +31,8 @@ _STATUS = re.compile(r"var/lib/dpkg/status\Z|var/lib/dpkg/status\.d/[^/]+\Z")
 _LARGEST = 32 << 20
 _MOST_PACKAGES = 20_000
 _NCCL_LABEL, _FUNCTIONS_LABEL = "org.builder.nccl.version", "org.builder.nccl.functions"
+_LISTED = ("config", "created", "rootfs", "history", "User", "WorkingDir", "Env", "Entrypoint", "Cmd", "Labels")
+"""Members of a configuration that are facts of their own, or follow from the layers."""
 _EVERYTHING = ScanOptions(elf=True, hash=True, files=True)
 
 
@@ -142,6 +146,11 @@ def image_contents(name: str, read: ReadImage, commit_of: CommitOf) -> Contents:
     }
     for key in ("User", "WorkingDir"):
         facts["setting"][key.lower()] = Fact(str(image.settings.get(key) or "-"))
+    # A health check, for example, is a command that runs again and again.
+    others = {name: value for name, value in image.config.items() if name not in _LISTED}
+    others |= {name: value for name, value in image.settings.items() if name not in _LISTED}
+    for name, value in others.items():
+        facts["setting"][name.lower()] = Fact(canonical(value).decode("utf-8", "replace")[:200], fingerprint(value))
     if _NCCL_LABEL in labels:
         version = labels[_NCCL_LABEL]
         facts["source"]["nccl"] = Fact(with_commit(version, commit_of("nccl", version)))
@@ -153,12 +162,16 @@ def image_contents(name: str, read: ReadImage, commit_of: CommitOf) -> Contents:
     for path, entry in read.entries.items():
         if entry.object is not None and entry.object.code:
             facts["gpu code"][path] = Fact(describe(entry.object.code))
-    return Contents(name, "image", facts, sum(blob.size for blob in image.layers))
+    return Contents(name, "image", facts, sum(blob.size for blob in image.layers), identity=image.digest)
 
 
 def _layers(image: OpenedImage) -> Iterator[tuple[str, Fact]]:
-    for name, blob in zip(image.names, image.layers, strict=True):
-        yield name or blob.digest.short, _layer_fact(blob)
+    """Each layer by its name, which the image itself says, so that several may have one."""
+    count: Counter[str] = Counter()
+    for said, blob in zip(image.names, image.layers, strict=True):
+        name = said or blob.digest.short
+        count[name] += 1
+        yield f"{name}, number {count[name]}" if count[name] > 1 else name, _layer_fact(blob)
 
 
 def _layer_fact(blob: LayerBlob) -> Fact:

@@ -111,6 +111,29 @@ def test_the_same_image(cli: Cli, tmp_path: Path) -> None:
     assert said.code == 0 and "0 files changed" in said.out
 
 
+def test_what_an_image_says_twice_or_beside_the_usual_is_no_secret(cli: Cli, tmp_path: Path) -> None:
+    """A health check is a command that runs; a layer that is there again hides what the one above it replaces."""
+    one, two = {"opt/a": b"old"}, {"opt/a": b"new"}
+    names = [{"created_by": "builder: one"}, {"created_by": "builder: two"}]
+
+    def made(name: str, layers: list[dict[str, bytes]], history: list[dict[str, str]], **settings: object) -> str:
+        more: dict[str, Any] = {"Env": ["A=1"], **settings}
+        return "oci:" + str(layout(tmp_path / name, layers, history=history, **more))
+
+    plain = made("plain", [one, two], names)
+    others = {
+        "healthcheck": made("health", [one, two], names, Healthcheck={"Test": ["CMD-SHELL", "curl x | sh"]}),
+        "one, number 2": made("again", [one, two, one], [*names, names[0]]),
+        "their order": made("order", [two, one], names[::-1]),
+        "A": made("twice", [one, two], names, Env=["A=2", "A=1"]),
+        "what is not listed": made("history", [one, two], [{**item, "comment": "x"} for item in names]),
+    }
+    for name, other in others.items():
+        said = cli("diff", plain, other, "--json")
+        assert said.code == 8 and name in {item["name"] for item in json.loads(said.out)["changes"]}, (name, said.out)
+    assert cli("diff", plain, plain).code == 0
+
+
 def test_two_layers(cli: Cli, tmp_path: Path) -> None:
     paths = []
     for name, text in (("one", b"pid 17\n"), ("two", b"pid 18\n")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,37 @@ def test_options() -> None:
         "--set": "1 -2",
         "-c": "d",
     }
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (["--x", "1 2"], ["--x", "1", "2"]),
+        (["--x", "1", "--y", "2", "--x", "3"], ["--x", "1", "3", "--y", "2"]),
+        (["--y", "2", "--x", "1"], ["--x", "1", "--y", "2"]),
+    ],
+)
+def test_commands_of_other_words_differ(small: Sample, tmp_path: Path, one: list[str], other: list[str]) -> None:
+    project = small.write(tmp_path)
+    plan = resolve(project, project.recipe("tiny"))
+    old, new = (plan_contents(replace(plan, command=tuple(words))) for words in (one, other))
+    assert "option" in {change.kind for change in differences(old, new)}
+
+
+def test_nothing_differs_only_when_the_plans_are_equal(small: Sample, tmp_path: Path) -> None:
+    project = small.write(tmp_path)
+    plan = resolve(project, project.recipe("tiny"))
+    others = [
+        replace(plan, layers=plan.layers[::-1]),
+        replace(plan, layers=(replace(plan.layers[0], replaces=("/usr/bin/sh",)), *plan.layers[1:])),
+        replace(plan, entrypoint=(), command=(*(plan.entrypoint or ()), *plan.command, "x")),
+        replace(plan, notes=("other",)),
+        replace(plan, checks=()),
+    ]
+    assert len(plan.layers) > 1 and plan.checks
+    for other in others:
+        assert differences(plan_contents(plan), plan_contents(other)), other
+    assert not differences(plan_contents(plan), plan_contents(replace(plan)))
 
 
 def test_kinds_that_one_side_does_not_know_are_not_compared(small: Sample, tmp_path: Path) -> None:
