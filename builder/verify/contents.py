@@ -149,8 +149,8 @@ def image_contents(name: str, read: ReadImage, commit_of: CommitOf) -> Contents:
     # A health check, for example, is a command that runs again and again.
     others = {name: value for name, value in image.config.items() if name not in _LISTED}
     others |= {name: value for name, value in image.settings.items() if name not in _LISTED}
-    for name, value in others.items():
-        facts["setting"][name.lower()] = Fact(canonical(value).decode("utf-8", "replace")[:200], fingerprint(value))
+    for member, value in others.items():
+        facts["setting"][member.lower()] = Fact(canonical(value).decode("utf-8", "replace")[:200], fingerprint(value))
     if _NCCL_LABEL in labels:
         version = labels[_NCCL_LABEL]
         facts["source"]["nccl"] = Fact(with_commit(version, commit_of("nccl", version)))
