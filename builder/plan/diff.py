@@ -187,7 +187,7 @@ def with_commit(version: str, commit: str | None) -> str:
 
 
 def variables(environ: Iterable[str]) -> dict[str, Fact]:
-    """The variables of NAME=VALUE strings. One that is there twice has both values: programs differ in what they take."""
+    """The variables of NAME=VALUE strings. One that is there twice has both: programs differ in what they take."""
     found: dict[str, list[str]] = {}
     for name, _, value in (item.partition("=") for item in environ):
         found.setdefault(name, []).append(value)
