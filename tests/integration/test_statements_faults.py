@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from builder.digest import Digest
 from builder.model.canonical import canonical
 from builder.model.reference import Reference
 from builder.oci.manifest import OCI_MANIFEST
+from builder.plan.bundle import MEDIA_TYPE as BUNDLE
+from builder.plan.bundle import read_bundle, write_bundle
 from tests.support.cli import Cli
 from tests.support.signed import Signed
 from tests.support.statements import client, cosign
@@ -118,6 +121,22 @@ def test_sboms_that_are_not_of_the_image(signed: Signed) -> None:
     found = [part["detail"] for part in report["parts"] if part["outcome"] == "differs"]
     for words in expected:
         assert sum(re.fullmatch(words, detail) is not None for detail in found) == expected.count(words), (words, found)
+
+
+def test_a_bundle_of_a_stranger_in_an_sbom(signed: Signed) -> None:
+    """Anybody who may push can attach a bundle with the names of the image's layers, and any inputs."""
+    (bundle,) = signed.payloads(BUNDLE)
+    own = signed.cli("sbom", signed.target)
+    assert "as the bundle" in own.err and "anybody who may push" in own.err
+    plan = read_bundle(bundle, "own")
+    other = write_bundle(replace(plan, env=(), recipe="a-lie"))
+    signed.forget()
+    signed.attach(other, BUNDLE)
+    said = signed.cli("sbom", signed.target)
+    assert said.code == 0 and "as the bundle" not in said.err
+    assert "a-lie" not in said.out
+    assert "alpha-1.0-py3-none-any.whl" in own.out
+    assert "alpha-1.0-py3-none-any.whl" not in said.out
 
 
 def test_a_blob_that_is_swapped_in_the_registry(signed: Signed, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from builder.cli.image.given import image_reference
+from builder.cli.image.given import image_reference, refuse_ambiguous
 from builder.cli.request import asked
 from builder.digest import Digest, is_digest
 from builder.errors import BuilderError, InvalidError, UsageError
@@ -48,6 +48,8 @@ def find_operand(text: str, project: Project, store: Store) -> Operand:
     if is_digest(text):
         return _stored(Digest(text), store)
     path = Path(text.removeprefix("oci:"))
+    if os.path.exists(text):  # noqa: PTH110
+        refuse_ambiguous(text)
     # Methods of Path raise for a name that is too long.
     if text.startswith("oci:") or os.path.isdir(path):  # noqa: PTH112
         return Operand(text, image=open_image(path))

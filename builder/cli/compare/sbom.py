@@ -19,13 +19,18 @@ from builder.cli.options import (
     ProfileOption,
     SetOption,
 )
-from builder.cli.request import asked
-from builder.errors import PinError, UsageError
+from builder.cli.output import say
+from builder.cli.request import asked, open_store
+from builder.digest import Digest, is_digest
+from builder.errors import BuilderError, PinError, UsageError
+from builder.mirror.basefetch import base_image
 from builder.model.canonical import canonical
 from builder.model.plan import Plan
 from builder.model.reference import Reference
+from builder.oci.assemble import config_of
 from builder.project import Project
 from builder.registry.client import Registry
+from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.remote import remote_image
 from builder.text import escaped
 from builder.verify.bundles import bundles_of
@@ -64,17 +69,30 @@ def sbom(
 
 
 def _remote(reference: Reference) -> Inventory:
-    """An image in a registry. Its plan is that of a bundle whose layers it names, if one is attached."""
+    """An image in a registry. Its plan is that of a bundle which makes its configuration, if one is attached."""
     client = Registry()
     image = remote_image(reference, client)
     plan: Plan | None = None
     try:
         named = [name for name in image.names if name]
         for bundle in bundles_of(client, reference, image.digest):
-            if [layer.id for layer in bundle.plan.layers if layer.producer != "config"] == named:
+            ids = [layer.id for layer in bundle.plan.layers if layer.producer != "config"]
+            if ids == named and _makes(bundle.plan, image):
                 plan = bundle.plan
+                say(f"sources, toolchain, names of files and hashes are as the bundle {bundle.digest.short} says")
+                say(f"anybody who may push can attach one; whether it makes the image: builder verify {reference}")
                 break
     except PinError:
         plan = None
     title = plan.recipe if plan is not None else reference.repository
     return image_inventory(image, title, plan)
+
+
+def _makes(plan: Plan, image: OpenedImage) -> bool:
+    """Whether a plan makes the configuration of an image, if its layers are those of the image."""
+    diff_ids = [Digest(text) for text in image.diff_ids if is_digest(text)]
+    try:
+        base = base_image(plan, open_store(), offline=False)
+    except BuilderError:
+        return False
+    return Digest.of(canonical(config_of(plan, diff_ids, base))) == image.config_digest

@@ -35,14 +35,8 @@ def given_plan(
     Raises BuilderError.
     """
     path = Path(text)
-    if path.exists() and _names_an_image(text):
-        raise UsageError(
-            "both a file and an image in a registry",
-            id="plan-ambiguous",
-            where=text,
-            next=f"name the file as ./{text}, or change the folder",
-        )
     if path.exists():
+        refuse_ambiguous(text)
         try:
             return read_bundle(read_regular(path, LIMIT, follow=True), text), source
         except OSError as error:
@@ -60,13 +54,20 @@ def given_plan(
     return bundle.plan, source
 
 
-def _names_an_image(text: str) -> bool:
-    """Whether a path is the reference of an image with a registry, a tag or a digest."""
+def refuse_ambiguous(text: str) -> None:
+    """Raises UsageError when the path of a file is the reference of an image with a registry, a tag or a digest, too:
+    the folder may be a stranger's."""
     try:
         found = Reference.parse(text)
     except UsageError:
-        return False
-    return "/" in text and (found.registry != DOCKER_HUB or bool(found.tag or found.digest))
+        return
+    if found.registry != DOCKER_HUB or found.tag or found.digest:
+        raise UsageError(
+            "both a file and an image in a registry",
+            id="plan-ambiguous",
+            where=text,
+            next=f"name the file as ./{text}, or change the folder",
+        )
 
 
 def image_reference(text: str, names: Iterable[str] = ()) -> Reference:

@@ -13,6 +13,7 @@ from builder.plan.bundle import read_bundle, write_bundle
 from builder.plan.keys import keyed
 from builder.plan.resolve import resolve
 from builder.project import Project
+from tests.support.cli import Cli
 from tests.support.errors import fails
 from tests.support.project import ROOT
 
@@ -35,3 +36,17 @@ def test_all_commands_of_a_strangers_plan_are_shown(
     with fails(UsageError, "plan-not-trusted"):
         ask_trust(read_bundle(bundle, "here"), "here", trusted=False)
     assert "RUN curl evil" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["vllm:1", "team/vllm:1", "host.test/team/vllm", f"vllm@sha256:{'a' * 64}"])
+def test_a_file_that_is_named_like_an_image_is_refused(name: str, cli: Cli) -> None:
+    """In a stranger's folder, its commands ran without consent, or it was compared in place of the image."""
+    project = Project((ROOT,))
+    file = cli.folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    plan = resolve(project, project.recipe("nemotron-omni"), base="hermetic")
+    file.write_bytes(write_bundle(plan))
+    for words in (("build", "--plan", name), ("diff", name, name)):
+        said = cli(*words)
+        assert said.code == 2 and "[plan-ambiguous]" in said.err, said.err
+    assert cli("diff", f"./{name}", f"./{name}").code == 0
