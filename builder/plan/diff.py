@@ -91,7 +91,7 @@ def differences(old: Contents, new: Contents) -> list[Change]:
 
     Nothing differs only if nothing at all does, as far as both are known as a whole.
     """
-    found = []
+    found: list[Change] = []
     for kind in compared_kinds(old, new):
         before, after = old.facts[kind], new.facts[kind]
         found += changed(kind, before, after, every=old.of == new.of)

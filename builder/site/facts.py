@@ -61,7 +61,8 @@ class Override:
 class Page:
     """One image. place: where it was read. commands: by what they do. note: about the packages.
 
-    earlier: older images of this recipe and base, with their dates. previous: the one that `changes` compares with.
+    vouched: whether the results of checks are this machine's, or signed by a key that counts. earlier: older images of
+    this recipe and base, with their dates. previous: the one that `changes` compares with.
     """
 
     recipe: str
@@ -75,6 +76,7 @@ class Page:
     note: str
     proofs: Sequence[Proof]
     report: Report | None = None
+    vouched: bool = True
     overrides: Sequence[Override] = ()
     earlier: Sequence[tuple[Digest, str]] = ()
     previous: Digest | None = None
@@ -123,8 +125,10 @@ class Page:
         if not passed and not failed:
             return ""
         missing = len(mine) - passed - failed
-        return (f"{failed} of {len(mine)} failed" if failed else f"{passed} passed") + (
-            f", {missing} not run" if missing else ""
+        return (
+            (f"{failed} of {len(mine)} failed" if failed else f"{passed} passed")
+            + (f", {missing} not run" if missing else "")
+            + ("" if self.vouched else ", as anybody may say")
         )
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from builder.attest.cyclonedx import MEDIA_TYPE as CYCLONEDX_TYPE
 from builder.attest.envelope import MEDIA_TYPE as ENVELOPE
 from builder.attest.keys import PublicKey
+from builder.attest.provenance import tested
 from builder.attest.score import image_level, scores
 from builder.attest.spdx import MEDIA_TYPE as SPDX_TYPE
-from builder.attest.statement import STATEMENT
+from builder.attest.statement import STATEMENT, TESTED
 from builder.errors import BuilderError, InvalidError, NetworkError, PinError
 from builder.model.plan import Plan
 from builder.model.reference import Reference
@@ -18,7 +19,7 @@ from builder.plan.imageconfig import BASE_LABEL, RECIPE_LABEL
 from builder.project import Project
 from builder.registry.client import Registry
 from builder.registry.referrers import attached, read_attached
-from builder.registry.signed import Said, signed_statements
+from builder.registry.signed import Ignored, Said, signed_statements
 from builder.site.facts import Package, Page, Proof, State, mapping
 from builder.site.stored import VENDOR, layers_of, overrides
 from builder.smoke.image.opened import OpenedImage
@@ -38,6 +39,9 @@ def remote_page(text: str, project: Project, keys: Sequence[PublicKey], client: 
     pinned = reference.pinned(image.digest)
     plan = _plan(client, reference, image)
     labels = mapping(image.settings.get("Labels"))
+    found = list(signed_statements(client, reference, image.digest, keys)) if keys else []
+    said = [item for item in found if isinstance(item, Said)]
+    report, vouched = _report(client, reference, image, said)
     recipe = str(labels.get(RECIPE_LABEL) or reference.repository.rpartition("/")[2])[:100]
     return Page(
         recipe=recipe,
@@ -49,8 +53,9 @@ def remote_page(text: str, project: Project, keys: Sequence[PublicKey], client: 
         layers=layers_of(image),
         packages=_packages(plan),
         note=f"As the attached plan says. {VENDOR}" if plan else "No plan is attached to the image.",
-        proofs=[*_attachments(client, reference, image, plan), *_signatures(client, reference, image, keys)],
-        report=_report(client, reference, image),
+        proofs=[*_attachments(client, reference, image, plan), *_signatures(client, reference, image, keys, found)],
+        report=report,
+        vouched=vouched,
         overrides=overrides(project, recipe),
     )
 
@@ -75,16 +80,25 @@ def _packages(plan: Plan | None) -> list[Package]:
     return sorted(found)
 
 
-def _report(client: Registry, reference: Reference, image: OpenedImage) -> Report | None:
-    """The last attached results of checks that can be read."""
+def _report(
+    client: Registry, reference: Reference, image: OpenedImage, said: Sequence[Said]
+) -> tuple[Report | None, bool]:
+    """The last attached results of checks that can be read, and whether a signed statement says the same of each check.
+
+    Anybody who may push can attach results: those that are signed come first.
+    """
+    signed = [item.statement.predicate for item in said if item.statement.type == TESTED]
+    last: Report | None = None
     for descriptor in reversed(attached(client, reference, image.digest, MEDIA_TYPE)[:_MOST]):
         try:
-            return parse_results(
-                read_attached(client, reference, descriptor, LIMIT).payload, image.digest, str(reference)
-            )
+            payload = read_attached(client, reference, descriptor, LIMIT).payload
+            report = parse_results(payload, image.digest, str(reference))
         except (InvalidError, PinError):
             continue
-    return None
+        if tested(image.digest, [(item.tier, item.id, item.status) for item in report.results]) in signed:
+            return report, True
+        last = last or report
+    return last, False
 
 
 def _attachments(client: Registry, reference: Reference, image: OpenedImage, plan: Plan | None) -> Iterator[Proof]:
@@ -95,14 +109,18 @@ def _attachments(client: Registry, reference: Reference, image: OpenedImage, pla
 
 
 def _signatures(
-    client: Registry, reference: Reference, image: OpenedImage, keys: Sequence[PublicKey]
+    client: Registry,
+    reference: Reference,
+    image: OpenedImage,
+    keys: Sequence[PublicKey],
+    found: Sequence[Said | Ignored],
 ) -> Iterator[Proof]:
+    """found: what is attached and signed, if there are keys."""
     if not keys:
         count = sum(len(attached(client, reference, image.digest, kind)[:_MOST]) for kind in (ENVELOPE, STATEMENT))
         text = f"{count} statements are attached, and none was checked" if count else "no statement is attached"
         yield Proof("Signed", "unknown", text)
         return
-    found = list(signed_statements(client, reference, image.digest, keys))
     said = [item for item in found if isinstance(item, Said)]
     signers = list(dict.fromkeys(item.signer.name for item in said))
     rest = f"; {len(found) - len(said)} other statements do not count" if len(found) > len(said) else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from builder.smoke.results import MEDIA_TYPE
 from tests.support.cli import Cli
 from tests.support.signed import Signed
 
@@ -51,6 +53,20 @@ def test_only_the_keys_of_the_reader_count(signed: Signed) -> None:
     assert f"✓ by {signed.public}" in written(signed, "--signed-by", str(signed.public))
     text = written(signed, "--signed-by", str(signed.other_public))
     assert "✗ by none of the keys; 5 other statements do not count" in text
+
+
+def test_results_of_anybody_are_no_results(signed: Signed) -> None:
+    """Whoever may push can attach results; those that a key of the reader signed come first."""
+    own = written(signed, "--signed-by", str(signed.public))
+    assert "as anybody may say" not in own and re.search(r'class="(yes|no)">[^<]*(passed|failed)', own)
+    row = {"id": "a", "kind": "b", "tier": "gpu", "status": "pass", "message": "fine", "seconds": 1.0}
+    forged = {"digest": signed.digest, "results": [row], "notes": []}
+    signed.attach(json.dumps(forged).encode(), MEDIA_TYPE)
+    assert written(signed, "--signed-by", str(signed.public)) == own
+    for words in ((), ("--signed-by", str(signed.other_public))):
+        text = written(signed, *words)
+        assert "as anybody may say" in text and "Nobody whose signature counts" in text
+        assert not re.search(r'class="(yes|no)">[^<]*(passed|failed)', text)
 
 
 def test_an_image_that_is_not_there(signed: Signed) -> None:

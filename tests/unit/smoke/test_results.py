@@ -47,7 +47,9 @@ def test_details_are_kept(tmp_path: Path) -> None:
 def test_missing_and_damaged_results(tmp_path: Path) -> None:
     assert read_results(tmp_path, DIGEST) is None
     path = keep_results(Report(DIGEST, [result("a", "cpu")]), tmp_path)
-    for text in ("{", '{"results": 5}', json.dumps({**json.loads(path.read_text()), "digest": "sha256:b"})):
+    good = json.loads(path.read_text())
+    odd = [{**good, "results": [{**good["results"][0], name: ["x"]}]} for name in ("id", "kind", "tier", "message")]
+    for text in ("{", '{"results": 5}', *map(json.dumps, ({**good, "digest": "sha256:b"}, *odd))):
         path.write_text(text)
         with fails(InvalidError, "results-invalid"):
             read_results(tmp_path, DIGEST)
