@@ -103,10 +103,14 @@ def push(
         return
     done: list[dict[str, object]] = []
     for target in targets:
+        again = target.pinned(built.image.digest) in [each["pinned"] for each in done]
         with Sending() as sending:
-            digest = push_image(built.image, store, target, _print_blobs(built), client, sending)
+            printed = (lambda *_: None) if again else _print_blobs(built)
+            digest = push_image(built.image, store, target, printed, client, sending)
         pinned = target.pinned(digest)
-        if pinned not in [each["pinned"] for each in done]:
+        if again:
+            say(f"{target} is the same image", hang=2)
+        else:
             inputs = _push_inputs(client, target, built, store, mirror_source(mirror)) if with_inputs else None
             revision = revision_of(project.roots[0])
             bundle = attach_bundle(
