@@ -193,6 +193,9 @@ def _report(text: str) -> None:
     from builder.cli.output import fitted
     from builder.text import with_status
 
+    # Where both streams go to one pipe, an error comes behind the results that it is about.
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
     # The next step is a command to be pasted: it stays whole.
     lines = (line if line.startswith("  next:") else fitted(line, sys.stderr, hang=9) for line in text.split("\n"))
     print(with_status("\n".join(lines), "builder", sys.stderr), file=sys.stderr, flush=True)

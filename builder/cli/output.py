@@ -37,6 +37,8 @@ def say(text: str, *, status: str = "", row: bool = False, hang: int | None = No
         return
     word = status or ("warning" if text.startswith("warning") else "")
     shown = with_status(fitted(text, sys.stderr, row=row, hang=hang), word, sys.stderr)
+    # Where both streams go to one pipe, a message comes behind the results that were printed before it.
+    sys.stdout.flush()
     # One write: several threads print, and a live display joins what comes in parts.
     print(f"{shown}\n", end="", file=sys.stderr, flush=True)
 

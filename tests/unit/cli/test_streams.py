@@ -82,6 +82,13 @@ def test_a_reader_that_has_left_is_no_error(cli: Cli, command: str) -> None:
     assert (said.code, said.err) == (0, "")
 
 
+def test_results_and_messages_in_one_pipe_keep_their_order(cli: Cli) -> None:
+    """As in the log of a CI job: "printed above" stands below."""
+    cli.small.files["recipes/tiny.yaml"]["base"] = "nowhere"
+    lines = shell(cli, "builder lint tiny 2>&1").out.splitlines()
+    assert "[recipe-base-unknown]" in lines[0] and "[lint-refused]" in lines[1], lines
+
+
 def test_a_full_standard_error_does_not_stop_a_build(online: Cli) -> None:
     said = shell(online, "builder build --recipe tiny 2>/dev/full")
     assert said.code == 0
