@@ -148,7 +148,7 @@ class Progress:
             return text + "looking up what the store has"
         done = sum(event.state in ("done", "cached") for event in self._last.values())
         text += f"{done} of {counted(len(self._last), 'layer')}"
-        if self._download:
+        if self._received < self._download:
             text += f", {size(self._received)} of {size(self._download)} fetched"
         return text
 
@@ -186,7 +186,7 @@ class Progress:
                 return f", about {duration(download)} more to download"
             return f", no estimate of {names}" if unknown else ""
         left = duration(max(longest, work / self._jobs))
-        return f", about {left} more" + (f" without {names}" if unknown else "")
+        return f", about {left} more" + (f", not counting {names}" if unknown else "")
 
     def _as_others(self, layer: str) -> float:
         """The seconds of a layer that is packed, at the rate of those that this build has packed; 0 when not known."""

@@ -91,7 +91,8 @@ class Builder:
             beside = not self._is_urgent(layer) and len(tasks) < urgent + self.jobs - 1
             after = [] if beside else [task for other, task in tasks if other.id == own]
             run = partial(self._make, layer, engine, schedule)
-            tasks.append((layer, schedule.add(run, missing=missing, after=after)))
+            waits = partial(self._report, layer, "waiting", detail="its turn")
+            tasks.append((layer, schedule.add(run, missing=missing, after=after, waits=waits)))
         return tasks
 
     def _is_toolchain(self, layer: PlannedLayer) -> bool:

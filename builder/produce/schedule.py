@@ -23,6 +23,8 @@ class Task:
     """Names of the inputs that have not arrived."""
     after: set[Task] = field(default_factory=set)
     """Tasks that are not done."""
+    waits: Callable[[], None] | None = None
+    """Is called when the last input has arrived and the task does not start yet."""
     started: bool = False
 
 
@@ -41,18 +43,33 @@ class Schedule:
         self._lock = RLock()
         self._idle = Condition(self._lock)
 
-    def add(self, run: Callable[[], None], *, missing: Iterable[str] = (), after: Iterable[Task] = ()) -> Task:
-        """A task; tasks that are ready at the same time start in the order in which they were added."""
-        task = Task(run, set(missing), set(after))
+    def add(
+        self,
+        run: Callable[[], None],
+        *,
+        missing: Iterable[str] = (),
+        after: Iterable[Task] = (),
+        waits: Callable[[], None] | None = None,
+    ) -> Task:
+        """A task; tasks that are ready at the same time start in the order in which they were added.
+
+        waits: is called when the last input has arrived and the task does not start yet. It must not wait for others.
+        """
+        task = Task(run, set(missing), set(after), waits)
         self._tasks.append(task)
         return task
 
     def arrived(self, name: str) -> None:
         """An input is there: starts the tasks that waited only for this one. May be called from any thread."""
         with self._lock:
+            last = [task for task in self._tasks if task.missing == {name}]
             for task in self._tasks:
                 task.missing.discard(name)
             self._start_ready()
+            # Under the lock: none of them starts meanwhile.
+            for task in last:
+                if task.waits is not None and not task.started:
+                    task.waits()
 
     def check(self) -> None:
         """Raises Cancelled when the schedule is cancelled."""

@@ -130,23 +130,23 @@ def test_the_estimate_is_of_the_whole_build_and_says_what_it_does_not_count(cloc
     clock[0] += 10
     progress.on_event(Event("compiled", "building", detail="cc x.c"))
     progress.on_event(Event(NAMES[0], "fetching", 1_000_000_000, 4_000_000_000))
-    assert first(progress).startswith("10 s, about 60 s more without compiled: 0 of 4 layers, "), (
+    assert first(progress).startswith("10 s, about 60 s more, not counting compiled: 0 of 4 layers, "), (
         "30 s follow the download"
     )
     clock[0] += 30
     progress.on_event(Event(NAMES[0], "fetching", 4_000_000_000, 4_000_000_000))
     progress.on_event(Event(NAMES[0], "packing", 5))
-    assert first(progress).startswith("40 s, about 30 s more without compiled: ")
+    assert first(progress).startswith("40 s, about 30 s more, not counting compiled: ")
     clock[0] += 25
     for name in ("wheels-other", "placed"):
         progress.on_event(Event(name, "done", 5, 5))
-    assert first(progress).startswith("65 s, about 5 s more without compiled: 2 of 4 layers, ")
+    assert first(progress).startswith("65 s, about 5 s more, not counting compiled: 2 of 4 layers")
     clock[0] += 95
     assert first(progress).startswith("3 min, no estimate of 2 layers: "), "it takes longer than before"
     progress.on_event(Event(NAMES[0], "done", 5, 5))
-    assert first(progress).startswith("3 min, no estimate of compiled: 3 of 4 layers, ")
+    assert first(progress).startswith("3 min, no estimate of compiled: 3 of 4 layers")
     progress.on_event(Event("compiled", "done", 5, 5))
-    assert first(progress) == "3 min: 4 of 4 layers, 4.0 GB of 4.0 GB fetched"
+    assert first(progress) == "3 min: 4 of 4 layers", "nothing is left to fetch"
 
 
 def test_the_first_build_learns_from_its_own_layers(clock: list[float]) -> None:
@@ -156,7 +156,7 @@ def test_the_first_build_learns_from_its_own_layers(clock: list[float]) -> None:
     progress.on_event(Event("one", "packing"))
     clock[0] += 5
     progress.on_event(Event("one", "done", 1, 1))
-    assert first(progress) == "5 s, about 15 s more without compiled: 1 of 3 layers"
+    assert first(progress) == "5 s, about 15 s more, not counting compiled: 1 of 3 layers"
     progress.on_event(Event("two", "packing"))
     clock[0] += 16
     assert first(progress) == "21 s, no estimate of 2 layers: 1 of 3 layers"

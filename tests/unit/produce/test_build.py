@@ -146,8 +146,8 @@ def test_layers_are_built_in_parallel(make_plan: MakePlan, mirror: Mirror, runne
 
 def test_progress_has_byte_counts_and_the_engines_output(make_plan: MakePlan, mirror: Mirror, runner: Runner) -> None:
     runner.build(make_plan())
-    assert runner.states("wheels-alpha") == ["fetching", "packing", "done"]
-    assert runner.states("compiled") == ["fetching", "building", "packing", "done"]
+    states = {layer: [state for state in runner.states(layer) if state != "waiting"] for layer in ("root", "compiled")}
+    assert states == {"root": ["fetching", "packing", "done"], "compiled": ["fetching", "building", "packing", "done"]}
     fetched = [event for event in runner.events if event.layer == "root" and event.state == "fetching"]
     assert fetched[-1].done == fetched[-1].total > 0
     assert runner.lines == ["compiled: building compiled"]
@@ -185,6 +185,10 @@ def test_two_builds_of_one_store_share_the_work(
     plan = make_plan()
     other = Runner(Store(runner.store.root), engine)
     digests: list[str] = []
+
+    def waits_for_the_other(one: Runner) -> bool:
+        return Event("compiled", "waiting") in one.events
+
     threads = [
         threading.Thread(target=lambda one=one: digests.append(one.build(plan).image.digest)) for one in (runner, other)
     ]
@@ -193,12 +197,12 @@ def test_two_builds_of_one_store_share_the_work(
         thread.start()
     # The second build says that it waits for the first.
     deadline = time.monotonic() + 20
-    while not any("waiting" in one.states("compiled") for one in (runner, other)) and time.monotonic() < deadline:
+    while not any(map(waits_for_the_other, (runner, other))) and time.monotonic() < deadline:
         time.sleep(0.02)
     engine.wait.set()
     for thread in threads:
         thread.join()
-    assert sorted("waiting" in one.states("compiled") for one in (runner, other)) == [False, True]
+    assert sorted(map(waits_for_the_other, (runner, other))) == [False, True]
     assert len(digests) == 2
     assert len(set(digests)) == 1
     assert len(engine.seen) == 1
@@ -248,3 +252,14 @@ def test_only_a_layer_that_reads_a_registry_base_has_one_pulled_and_by_its_diges
     # A hermetic base is no image that could be pulled.
     wanted = f"registry.example/a/b:1@{plan.base_manifest}" if base == "vendor" else None
     assert [seen.request.pull for seen in engine.seen] == [wanted]
+
+
+def test_a_layer_whose_inputs_have_come_says_that_it_waits_for_its_turn(
+    make_plan: MakePlan, mirror: Mirror, runner: Runner, engine: FakeEngine
+) -> None:
+    """The compiled layer has its source long before the toolchain's root is packed."""
+    runner.build(make_plan(), jobs=1)
+    waiting = Event("compiled", "waiting", detail="its turn")
+    of_compiled = [event for event in runner.events if event.layer == "compiled"]
+    assert waiting in of_compiled
+    assert {event.state for event in of_compiled[: of_compiled.index(waiting)]} == {"fetching"}

@@ -40,6 +40,29 @@ def test_a_task_starts_after_its_predecessors() -> None:
     assert log == ["first", "second", "third"]
 
 
+def test_a_task_says_that_it_waits_when_all_its_inputs_have_come_before_its_turn() -> None:
+    log, schedule = Log(), Schedule(workers=1)
+    free = threading.Event()
+
+    def feed() -> None:
+        for name in "xyy":
+            schedule.arrived(name)
+        log.append("all")
+        free.set()
+
+    schedule.add(lambda: log.append("first" if free.wait(LONG) else "late"), waits=log.function("never"))
+    schedule.add(log.function("second"), missing=["x", "y"], waits=log.function("second waits"))
+    schedule.run([feed])
+    assert log == ["second waits", "all", "first", "second"]
+
+
+def test_a_task_that_starts_at_once_does_not_wait() -> None:
+    log, schedule = Log(), Schedule(workers=1)
+    schedule.add(log.function("only"), missing=["x"], waits=log.function("waits"))
+    schedule.run([lambda: schedule.arrived("x")])
+    assert log == ["only"]
+
+
 def test_a_task_starts_when_its_last_input_arrives() -> None:
     log, schedule = Log(), Schedule(workers=4)
     done = threading.Event()
