@@ -60,4 +60,4 @@ def _findings(
 def _print(findings: Iterable[Finding]) -> None:
     for item in findings:
         verb = "breaks" if item.level == "error" else "warning:"
-        say(f"{verb} {item.rule.id}: {item.message} (fix: {item.rule.fix})")
+        say(f"{verb} {item.rule.id}: {item.message} (fix: {item.rule.fix})", hang=2)

@@ -46,7 +46,7 @@ test tiny --results results
 lock --check
 """
 
-_TO_PASTE = re.compile(r"builder |next: |fix: |\[[a-z-]+\]$")
+_TO_PASTE = re.compile(r"builder |next: |^ +fix: |\[[a-z-]+\]$")
 """A command, and the first line of an error: they stay on one line."""
 
 
@@ -82,6 +82,14 @@ def test_commands_that_change_nothing_fit(online: Cli, columns: int) -> None:
         if wrong := odd(shown(online, columns, *words), columns, piped(online, *words)):
             found[line] = wrong
     assert not found, "\n".join(f"{key}: {value[:4]}" for key, value in found.items())
+
+
+def test_warnings_of_rules_fit(cli: Cli) -> None:
+    cli.write()
+    lines = shown(cli, 60, "run", "tiny", "--image", "x/y:1")
+    warnings = [line for line in lines if line.startswith("warning: GB10-")]
+    assert warnings and max(map(len, warnings)) <= 60
+    assert "fix:" in " ".join(lines)
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
