@@ -1,4 +1,4 @@
-"""Progress events of a running build: the state of each layer."""
+"""Progress events of a running build, or of a docker that pulls: the state of each layer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-State = Literal["waiting", "fetching", "building", "packing", "cached", "done", "failed"]
+State = Literal["waiting", "fetching", "building", "packing", "unpacking", "cached", "done", "failed"]
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,28 @@ from docker.transport.unixconn import UnixHTTPConnection
 
 from builder.engine.httpread import CheckedResponse
 from builder.errors import EngineError
+from builder.events import Event, Listener, State
 
 _LARGEST = 64 << 20
 """Bytes of one answer: the output of a container has 32 MB at most."""
 _LONGEST = 1 << 20
 """Bytes of one message about progress."""
 _PIECE = 1 << 16
+_NUMBERS = ("current", "total")
 _SECONDS = 300.0
 """For an answer, besides those that its first byte may take."""
+
+_STATES: dict[str, State] = {
+    "Pulling fs layer": "waiting",
+    "Waiting": "waiting",
+    "Downloading": "fetching",
+    "Verifying Checksum": "unpacking",
+    "Download complete": "unpacking",
+    "Extracting": "unpacking",
+    "Pull complete": "done",
+    "Already exists": "cached",
+}
+"""What a daemon says of a layer that it pulls."""
 
 # The daemon may be that of another machine. Docker's SDK has no option for this.
 UnixHTTPConnection.response_class = CheckedResponse
@@ -63,10 +77,13 @@ def agreed(version: Any) -> str:
     return version
 
 
-def follow(client: docker.DockerClient, path: str, doing: str, **options: Any) -> None:
+def follow(
+    client: docker.DockerClient, path: str, doing: str, listener: Listener | None = None, **options: Any
+) -> None:
     """POST to a path and wait for the last message of the answer. doing: the request, for messages.
 
-    Raises EngineError for a message that is an error, and as the SDK and requests do.
+    listener: gets the progress of each layer, named by the first 12 digits of its digest. Raises EngineError for a
+    message that is an error, and as the SDK and requests do.
     """
     api: Any = client.api
     response = api._post(api._url(path), stream=True, **options)
@@ -75,6 +92,20 @@ def follow(client: docker.DockerClient, path: str, doing: str, **options: Any) -
         for item in _messages(response):
             if problem := item.get("error") or item.get("message"):
                 raise refused(doing, str(problem))
+            if listener is not None and (event := _progress(item)) is not None:
+                listener(event)
+
+
+def _progress(item: dict[str, Any]) -> Event | None:
+    """What a message says of a layer, if it says anything."""
+    layer, status, detail = item.get("id"), item.get("status"), item.get("progressDetail")
+    if not (isinstance(layer, str) and isinstance(status, str) and re.fullmatch(r"[0-9a-f]{12}", layer)):
+        return None
+    if (state := _STATES.get(status)) is None:
+        return None
+    numbers = detail if isinstance(detail, dict) and "units" not in detail else {}
+    done, total = (each if type(each) is int and 0 <= each < 1 << 50 else 0 for each in map(numbers.get, _NUMBERS))
+    return Event(layer, state, done, total)
 
 
 def refused(doing: str, reason: str) -> EngineError:
@@ -104,3 +135,15 @@ def _message(line: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise docker.errors.DockerException("its message is no JSON object")
     return found
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """An error and all its causes. urllib3 and requests keep the cause among the arguments of an exception."""
+    seen: list[BaseException] = []
+    rest: list[object] = [error]
+    while rest:
+        part = rest.pop(0)
+        if isinstance(part, BaseException) and not any(part is known for known in seen):
+            seen.append(part)
+            yield part
+            rest += [*part.args, part.__cause__, part.__context__]

@@ -20,12 +20,13 @@ from docker.models.containers import Container
 from docker.types import LogConfig
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
-from builder.engine.answers import agreed, bound, follow, refused
+from builder.engine.answers import agreed, bound, causes, follow, refused
 from builder.engine.containers import ContainerState, ListedContainer
 from builder.engine.dockercontext import client_settings
 from builder.engine.sshsocket import SshSocket
 from builder.engine.stream import WrittenStream
 from builder.errors import EngineError
+from builder.events import Listener
 
 TIMEOUT = 30.0
 """Seconds that the daemon has to answer a request that moves no data."""
@@ -115,10 +116,16 @@ class Daemon:
                 archive.check()
                 raise
 
-    def pull(self, name: str, platform: str | None = None, login: Mapping[str, str] | None = None) -> None:
+    def pull(
+        self,
+        name: str,
+        platform: str | None = None,
+        login: Mapping[str, str] | None = None,
+        listener: Listener | None = None,
+    ) -> None:
         """Make the daemon pull an image by its digest (REPOSITORY@sha256:…). Raises EngineError.
 
-        login: username and password; by default those of docker's configuration.
+        login: username and password; by default those of docker's configuration. listener: as in `follow`.
         """
         repository, _, digest = name.partition("@")
         asked = {"fromImage": repository, "tag": digest} | ({"platform": platform} if platform else {})
@@ -126,7 +133,7 @@ class Daemon:
             registry = docker.auth.resolve_repository_name(repository)[0]
             header = docker.auth.encode_header(login) if login else docker.auth.get_config_header(client.api, registry)
             headers = {"X-Registry-Auth": header} if header else {}
-            follow(client, "/images/create", f"pull {name}", params=asked, headers=headers)
+            follow(client, "/images/create", f"pull {name}", listener, params=asked, headers=headers)
 
     def tag(self, image: str, name: str) -> None:
         """Give an image, by name or id, another name: [REGISTRY/]REPOSITORY[:TAG]. Raises EngineError."""
@@ -205,7 +212,7 @@ class Daemon:
             raise refused(doing, f"its answer is not one of docker ({type(error).__name__})") from error
 
     def _unreachable(self, doing: str, error: Exception) -> EngineError:
-        parts = list(_chain(error))
+        parts = list(causes(error))
         if any(isinstance(part, PermissionError) for part in parts):
             return EngineError(
                 "docker's daemon refuses this user",
@@ -286,15 +293,3 @@ class DaemonContainer:
 
     def _errors(self, doing: str) -> contextlib.AbstractContextManager[None]:
         return self._daemon._errors(f"{doing} the container {self.name}")
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error and all its causes. urllib3 and requests keep the cause among the arguments of an exception."""
-    seen: list[BaseException] = []
-    rest: list[object] = [error]
-    while rest:
-        part = rest.pop(0)
-        if isinstance(part, BaseException) and not any(part is known for known in seen):
-            seen.append(part)
-            yield part
-            rest += [*part.args, part.__cause__, part.__context__]

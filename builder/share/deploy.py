@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from builder.errors import EngineError
+from builder.events import Listener
 from builder.share.parcel import Parcel, said
 from builder.share.way import Via, direct
 from builder.store.store import Store
@@ -44,13 +45,15 @@ def deploy(
     store: Store,
     name: str,
     say: Callable[[str], None],
+    listener: Listener,
     pauses: tuple[float, ...] = PAUSES,
     via: Via | None = None,
 ) -> Deployed:
     """Bring an image into the docker of a machine, under a name. host: [USER@]HOST[:PORT], as for ssh.
 
     It is tried again when the connection breaks. Docker keeps the layers that it has, so a further attempt goes on.
-    via: the relay that the layers come from. Raises EngineError, and PinError when docker then has another image.
+    listener: gets the progress of each layer. via: the relay that the layers come from. Raises EngineError, and
+    PinError when docker then has another image.
     """
     begin = time.monotonic()
     left, way = list(pauses), None
@@ -60,7 +63,7 @@ def deploy(
                 if parcel.is_image(daemon.image_id(name)):
                     return Deployed(host, "", time.monotonic() - begin)
                 with via.way(host) if via else direct(host, parcel, store) as way:
-                    parcel.pull(daemon, way.address, (way.user, way.token), name)
+                    parcel.pull(daemon, way.address, (way.user, way.token), name, listener)
                     moved = f"{said(parcel, way.moved())} from {way.source}"
                     return Deployed(host, moved, time.monotonic() - begin)
         except EngineError as error:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING
 
 from builder.errors import EngineError
+from builder.events import Event, Listener
 from builder.oci.assemble import Image
 from builder.oci.dockerarchive import write_archive
 from builder.oci.layout import BlobSource
@@ -21,18 +22,24 @@ if TYPE_CHECKING:
 
 
 def load_image(
-    image: Image, store: Store, recipe: str, name: str, base_blob: BlobSource | None, say: Callable[[str], None]
+    image: Image,
+    store: Store,
+    recipe: str,
+    name: str,
+    base_blob: BlobSource | None,
+    say: Callable[[str], None],
+    listener: Listener,
 ) -> None:
     """Load the image into docker's daemon under `name`. Nothing is written to disk here. Raises EngineError.
 
     A daemon of this machine pulls only the layers that it lacks, several at once, and knows the image by its digest.
-    Others get all layers as a stream. base_blob: gives the layers of the base. say: receives what was moved. Raises
-    UsageError for an invalid name.
+    Others get all layers as a stream. base_blob: gives the layers of the base. say: receives what was moved. listener:
+    gets the progress of each layer, named by the first 12 digits of its digest. Raises UsageError for an invalid name.
     """
     with _daemon() as daemon:
-        if daemon.host.startswith("unix://") and _pull(daemon, parcel_of(image, recipe), store, name, say):
+        if daemon.host.startswith("unix://") and _pull(daemon, parcel_of(image, recipe), store, name, say, listener):
             return
-        rereading(lambda: daemon.load(lambda out: _write(out, image, store, name, base_blob)))
+        rereading(lambda: daemon.load(lambda out: _write(out, image, store, name, base_blob, listener)))
 
 
 def check_docker() -> None:
@@ -55,11 +62,13 @@ def _daemon() -> Iterator[Daemon]:
         raise error.replaced(next="; ".join(filter(None, steps))) from error
 
 
-def _pull(daemon: Daemon, parcel: Parcel, store: Store, name: str, say: Callable[[str], None]) -> bool:
+def _pull(
+    daemon: Daemon, parcel: Parcel, store: Store, name: str, say: Callable[[str], None], listener: Listener
+) -> bool:
     """Let the daemon pull the image; False when it cannot reach this process."""
     with serving(parcel, store) as counter:
         try:
-            parcel.pull(daemon, counter.server.host, (USER, counter.token), name)
+            parcel.pull(daemon, counter.server.host, (USER, counter.token), name, listener)
         except EngineError:
             # A daemon in a virtual machine or another network namespace has another loopback.
             if counter.server.requests:
@@ -69,11 +78,16 @@ def _pull(daemon: Daemon, parcel: Parcel, store: Store, name: str, say: Callable
     return True
 
 
-def _write(out: IO[bytes], image: Image, store: Store, name: str, base_blob: BlobSource | None) -> None:
+def _write(
+    out: IO[bytes], image: Image, store: Store, name: str, base_blob: BlobSource | None, listener: Listener
+) -> None:
     layers = {layer.digest: layer for layer in image.layers}
 
     def chunks(item: Descriptor) -> Iterator[bytes]:
-        layer = layers[item.digest]
-        return base_blob(layer) if layer.of_base and base_blob else store.chunks(layer.digest)
+        layer, done = layers[item.digest], 0
+        for chunk in base_blob(layer) if layer.of_base and base_blob else store.chunks(layer.digest):
+            yield chunk
+            done += len(chunk)
+            listener(Event(layer.digest.short, "fetching", done, layer.size))
 
     write_archive(out, name, image.manifest, image.config, chunks)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from builder.digest import Digest
 from builder.errors import EngineError, PinError
+from builder.events import Listener
 from builder.oci.assemble import Image
 from builder.share.library import Library, Offer
 from builder.share.server import Server
@@ -38,13 +39,13 @@ class Parcel:
         """Whether docker's id of an image is this one: its digest, or with overlay2 that of its configuration."""
         return id in (self.digest, self.config)
 
-    def pull(self, daemon: Daemon, host: str, login: tuple[str, str], name: str) -> None:
+    def pull(self, daemon: Daemon, host: str, login: tuple[str, str], name: str, listener: Listener) -> None:
         """Make a daemon pull from a server at HOST:PORT and give the image this name. login: user and password.
 
-        Raises EngineError, and PinError when docker then has another image under this name.
+        listener: as in `Daemon.pull`. Raises EngineError, and PinError when docker then has another image of this name.
         """
         source = f"{host}/{self.repository}@{self.digest}"
-        daemon.pull(source, platform=self.platform, login={"username": login[0], "password": login[1]})
+        daemon.pull(source, self.platform, {"username": login[0], "password": login[1]}, listener)
         daemon.tag(source, name)
         found = daemon.image_id(name)
         if not self.is_image(found):

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from builder.store.store import Store
 from tests.support.cli import Cli
 from tests.support.registry import running
 from tests.support.statements import new_key
+from tests.support.terminal import terminal
 
 pytestmark = pytest.mark.engine
 NAME = "builder-test-load:1"
@@ -55,6 +57,16 @@ def test_docker_pulls_only_what_it_lacks(loading: Cli) -> None:
     assert changed.code == 0 and "docker pulled 1 of 4 layers" in changed.err, changed.err
     (other,) = json.loads(docker("image", "inspect", NAME).stdout)
     assert any(name.endswith(f"@{changed.out.strip()}") for name in other["RepoDigests"])
+
+
+def test_a_terminal_shows_how_far_docker_is(loading: Cli) -> None:
+    assert loading("build", "--recipe", "tiny").code == 0
+    command = [sys.executable, "-m", "builder", "load", "--recipe", "tiny", "--tag", NAME]
+    with terminal(60) as (file, text):
+        environ = loading.environment({"TERM": "xterm"})
+        subprocess.run(command, cwd=loading.folder, env=environ, stdout=file, stderr=file, check=True, timeout=120)
+        shown = text()
+    assert "4 of 4 layers, unpacked " in shown and "docker pulled 4 of 4 layers" in shown
 
 
 def test_docker_pulls_from_serve(loading: Cli) -> None:

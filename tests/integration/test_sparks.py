@@ -44,7 +44,7 @@ def sparks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sparks]:
 def both(parcel: Parcel, store: Store, pauses: tuple[float, ...] = (2.0, 5.0)) -> list[str]:
     """Deploy to both through the first; returns what each moved, or the id of its error."""
     with Via("spark1", HOSTS, parcel, store) as relay:
-        done = each(lambda host: deploy(host, parcel, store, NAME, print, pauses, relay), HOSTS, EngineError)
+        done = each(lambda host: deploy(host, parcel, store, NAME, print, print, pauses, relay), HOSTS, EngineError)
         if not any(isinstance(one, EngineError) for one in done):
             relay.finish()
     return [f"{one.id}: {one.cause}" if isinstance(one, EngineError) else one.moved for one in done]
@@ -91,7 +91,7 @@ def test_without_a_direct_link(sparks: Sparks, image: tuple[Parcel, Store, int])
     """Each machine takes the image from here, with overlay2 and with containerd's store."""
     parcel, store, size = image
     before = sparks.uplink()
-    done = each(lambda host: deploy(host, parcel, store, NAME, print), ["spark1", "spark2"], EngineError)
+    done = each(lambda host: deploy(host, parcel, store, NAME, print, print), ["spark1", "spark2"], EngineError)
     assert not any(isinstance(one, EngineError) for one in done), done
     assert 2 * size < sparks.uplink() - before < 2.1 * size
     have_it(sparks, parcel)

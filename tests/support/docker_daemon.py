@@ -133,7 +133,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def messages(self, problem: str, last: Json) -> None:
         """A stream of progress messages that ends with a message of success, or goes on after an error."""
-        progress = [{"status": "Extracting", "id": "0a", "progressDetail": {"current": i}} for i in range(3)]
+        progress = self.server.daemon.said or [
+            {"status": "Extracting", "id": "0a", "progressDetail": {"current": i}} for i in range(3)
+        ]
         error = {"errorDetail": {"message": problem}, "error": problem}
         items = [*progress, error, *progress] if problem else [*progress, last]
         self.chunked((json.dumps(item).encode() + b"\r\n" for item in items), cut=self.server.daemon.cut)

@@ -67,9 +67,9 @@ def succeed(container: FakeContainer) -> int:
 class DockerDaemon:
     """images: id by name. containers: all that were created, in order. calls: method and path of each request.
 
-    load_problem, pull_problem: the error in the middle of the stream of messages; empty when there is none. cut: end
-    that stream without its end, as a daemon does that stops. refuse: why a container does not start; empty when it
-    does.
+    said: messages of a load or pull before the last; by default a few. load_problem, pull_problem: the error in the
+    middle of the stream of messages; empty when there is none. cut: end that stream without its end, as a daemon does
+    that stops. refuse: why a container does not start; empty when it does.
     """
 
     socket: Path
@@ -82,6 +82,7 @@ class DockerDaemon:
     loaded: dict[str, bytes] = field(default_factory=dict)
     load_problem: str = ""
     pull_problem: str = ""
+    said: list[Json] = field(default_factory=list)
     cut: bool = False
     refuse: Callable[[FakeContainer], str] = lambda container: ""
     networks: str = "bridge"

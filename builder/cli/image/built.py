@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from builder.cli.again import again
+from builder.cli.image.sending import Pulling
 from builder.cli.output import counted, say, size
 from builder.cli.request import PlanRequest, open_store
 from builder.cli.stored.offers import offers
@@ -46,4 +47,5 @@ def load_into_docker(built: Built, store: Store, name: str) -> None:
     """Load an image into docker under this name. Raises BuilderError."""
     layers = counted(len(built.image.layers), "layer")
     say(f"docker takes what it lacks of {layers}, {size(built.image.size)}", hang=2)
-    load_image(built.image, store, built.plan.recipe, name, base_blobs(built.image), say)
+    with Pulling({layer.digest.short: layer.size for layer in built.image.layers}) as shown:
+        load_image(built.image, store, built.plan.recipe, name, base_blobs(built.image), say, shown.listener())

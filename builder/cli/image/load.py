@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from builder.cli.image.built import built_image, image_name, load_into_docker
+from builder.cli.image.sending import Pulling
 from builder.cli.options import (
     COMPRESSION,
     PLATFORM,
@@ -70,8 +71,8 @@ def _pull(reference: str, policy: PolicyOption, tag: str | None) -> str:
     from builder.engine.daemon import Daemon
 
     name = pinned(policy, reference)
-    with Daemon() as daemon:
-        daemon.pull(name, platform=PLATFORM)
+    with Daemon() as daemon, Pulling() as shown:
+        daemon.pull(name, platform=PLATFORM, listener=shown.listener())
         if tag is not None:
             daemon.tag(name, tag)
     return tag or name

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from builder.cli.image.built import built_image, image_name
+from builder.cli.image.sending import Pulling
 from builder.cli.options import COMPRESSION, PLATFORM, BaseOption, JsonOption, ProfileOption, SetOption
 from builder.cli.output import counted, print_json, print_line, say, size
 from builder.cli.proof.policy import ImagePolicy, enforce, image_policy
@@ -16,6 +17,7 @@ from builder.cli.request import asked, check_tag, open_store
 from builder.digest import Digest
 from builder.errors import BuilderError, EngineError, UsageError
 from builder.model.reference import Reference
+from builder.oci.manifest import parse_manifest
 from builder.parallel import each
 from builder.project import Project
 from builder.registry.client import Registry
@@ -111,11 +113,12 @@ def print_result(
 
 
 def _deployed(hosts: list[str], parcel: Parcel, store: Store, name: str, via: str | None) -> list[str | BuilderError]:
-    with Via(via, hosts, parcel, store) if via else nullcontext() as relay:
+    sizes = {layer.digest.short: layer.size for layer in parse_manifest(store.read(parcel.digest)).layers}
+    with Via(via, hosts, parcel, store) if via else nullcontext() as relay, Pulling(sizes) as shown:
 
         def act(host: str) -> str:
             say(f"{host}: its docker takes what it lacks of {counted(len(parcel.layers), 'layer')}", hang=2)
-            done = deploy_to(host, parcel, store, name, say, via=relay)
+            done = deploy_to(host, parcel, store, name, say, shown.listener(host), via=relay)
             return f"pulled {done.moved} in {done.seconds:.1f} s" if done.moved else "had the image"
 
         results = each(act, hosts, BuilderError)

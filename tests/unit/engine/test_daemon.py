@@ -15,6 +15,7 @@ import pytest
 
 from builder.engine.daemon import Daemon
 from builder.errors import EngineError, PinError
+from builder.events import Event
 from tests.support.docker_daemon import docker_daemon
 from tests.support.docker_state import DockerDaemon, FakeContainer
 from tests.support.errors import fails
@@ -174,6 +175,26 @@ class TestImages:
             daemon.pull(PULLED)
             assert daemon.image_id(PULLED) == PULLED.partition("@")[2]
         assert "POST /images/create" in fake.calls
+
+    def test_the_progress_of_a_pull_is_passed_on_and_nothing_else(self, fake: DockerDaemon) -> None:
+        layer = "0123456789ab"
+        fake.said = [
+            {"status": "Pulling from app", "id": "latest"},
+            {"status": "Pulling fs layer", "id": layer, "progressDetail": {}},
+            {"status": "Downloading", "id": layer, "progressDetail": {"current": 5, "total": 10}},
+            {"status": "Download complete", "id": layer, "progressDetail": None},
+            {"status": "Extracting", "id": layer, "progressDetail": {"current": 3, "units": "s"}},
+            {"status": "Extracting", "id": layer, "progressDetail": {"current": 1e300, "total": -1}},
+            {"status": "Pull complete", "id": layer},
+            {"status": "Pull complete", "id": "\x1b[2J"},
+            {"status": ["Downloading"], "id": layer},
+            {"status": "Downloading", "id": 7, "progressDetail": "x"},
+        ]
+        events: list[Event] = []
+        with Daemon() as daemon:
+            daemon.pull(PULLED, listener=events.append)
+        fetched, unpacking = Event(layer, "fetching", 5, 10), Event(layer, "unpacking")
+        assert events == [Event(layer, "waiting"), fetched, *[unpacking] * 3, Event(layer, "done")]
 
     def test_an_error_in_the_stream_of_a_pull(self, fake: DockerDaemon) -> None:
         fake.pull_problem = "failed to register layer: no space left on device"
