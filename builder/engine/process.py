@@ -41,11 +41,12 @@ def run(
     stdout: IO[bytes] | None = None,
     env: Mapping[str, str] | None = None,
     cancel: Event | None = None,
+    patience: float = PATIENCE,
 ) -> Outcome:
     """Run a process to its end. Output goes to `log` line by line; with `stdout`, only standard error does.
 
     An exception here, such as KeyboardInterrupt, or a set `cancel` stops the process and its children and waits for
-    them. Raises Cancelled when `cancel` is set.
+    them: `patience` seconds before SIGKILL. Raises Cancelled when `cancel` is set.
     """
     tail: deque[str] = deque(maxlen=30)
     process = subprocess.Popen(
@@ -64,7 +65,7 @@ def run(
             log(line)
         return Outcome(process.wait(), tuple(tail))
     except BaseException:
-        stop(process)
+        stop(process, patience)
         raise
     finally:
         stream.close()
@@ -91,13 +92,13 @@ def _lines(stream: IO[bytes], cancel: Event | None) -> Iterator[str]:
         yield pending.decode("utf-8", "replace").rstrip()
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a process and its children: with SIGTERM, and with SIGKILL after PATIENCE seconds."""
+def stop(process: subprocess.Popen[bytes], patience: float = PATIENCE) -> None:
+    """End a process and its children: with SIGTERM, and with SIGKILL after `patience` seconds."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         try:
-            process.wait(PATIENCE)
+            process.wait(patience)
             return
         except subprocess.TimeoutExpired:
             continue

@@ -101,9 +101,10 @@ class Claims:
             lock = self._root / "locks" / owner
             if os.path.lexists(lock) and not is_regular(lock):
                 remove(lock)  # No process locks a link, a pipe or a folder.
-            # Locked during the removal, because a new process could have the same name.
+            # Locked during the removal, because a new process could have the same name. A file that another process
+            # has removed meanwhile locks nothing: its name may be that of a living process.
             with open_regular(lock, "a+") as file:
-                if try_lock(file):
+                if try_lock(file) and os.fstat(file.fileno()).st_nlink:
                     for path in (*paths, lock):
                         remove(path)
 

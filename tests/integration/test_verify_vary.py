@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 from builder.engine.buildah import BuildahEngine
 from builder.verify.vary.clock import library
 from tests.support.cli import Cli
+from tests.support.interrupt import children, interrupt
 from tests.support.mirror import Mirror
 from tests.support.nightly import nightly
 from tests.support.project import root_packages
@@ -28,6 +32,7 @@ PLANTED = {
     "umask": "umask",
     "kernel": "uname -r",
     "healthy": "cat /etc/passwd",
+    "endless": 'if test "$(date +%Y)" = 2001; then while :; do :; done; fi',
 }
 """What a layer writes into its only file."""
 
@@ -102,7 +107,7 @@ def test_what_a_step_takes_from_the_machine_is_named(steps: Cli, mirror: Mirror)
 @pytest.mark.engine
 @pytest.mark.skipif(library() is None, reason="datefudge is not installed")
 def test_every_planted_fault(steps: Cli, mirror: Mirror) -> None:
-    names = [*PLANTED]
+    names = [name for name in PLANTED if name != "endless"]
     plant(steps, mirror, *names)
     code, results, err = vary(steps, "time,umask,cpus,order,folder,hostname,kernel")
     assert code == 8, err
@@ -119,6 +124,26 @@ def test_every_planted_fault(steps: Cli, mirror: Mirror) -> None:
     assert {"second", "random", "folder"}.isdisjoint(results["cpus 1 job"]["layers"])
     # The engine sets the mask of steps, and the name of the machine.
     assert changed(results, "umask") == changed(results, "host") == changed(results, "healthy") == {}
+
+
+@pytest.mark.engine
+@pytest.mark.skipif(library() is None, reason="datefudge is not installed")
+def test_a_variation_that_is_stopped_leaves_no_process(steps: Cli, mirror: Mirror) -> None:
+    plant(steps, mirror, "endless")
+    assert steps("build", "--recipe", "tiny", "--engine", "buildah").code == 0
+    process = steps.start("verify", "--recipe", "tiny", "--layer", "endless", "--vary", "time")
+    end = time.monotonic() + 120
+    while not any(stuck(pid) for pid in children(process)):
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.5)
+    interrupt(process, signal.SIGTERM)
+
+
+def stuck(pid: str) -> bool:
+    """Whether a process is the shell of the endless step, for seconds."""
+    words = ["ps", "-ww", "-o", "etimes=", "-o", "args=", "-p", pid]
+    said = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split(maxsplit=1)
+    return len(said) == 2 and int(said[0]) > 1 and "while :" in said[1]
 
 
 def test_what_cannot_be_varied(online: Cli) -> None:

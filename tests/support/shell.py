@@ -21,6 +21,9 @@ def shell_root() -> dict[str, Content]:
         assert path is not None
         files[f"usr/bin/{name}"] = File(Path(path).read_bytes(), 0o755)
         libraries |= set(re.findall(r"(/\S+) \(0x", _needs(path)))
+    # datefudge needs it.
+    libc = next(path for path in libraries if "/libc.so" in path)
+    libraries.add(str(Path(libc).with_name("libdl.so.2")))
     for library in libraries:
         files[f"usr/{library.removeprefix('/').removeprefix('usr/')}"] = File(Path(library).read_bytes(), 0o755)
     return files

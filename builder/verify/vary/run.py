@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import builder
 from builder.digest import Digest
-from builder.engine.process import capture, run
+from builder.engine.process import PATIENCE, capture, run
 from builder.engine.select import select_engine
 from builder.errors import EngineError
 from builder.model.plan import Plan
@@ -197,7 +197,9 @@ class Variations:
         asked.write_text(json.dumps(asdict(request)), "utf-8")
         # -P: a folder of the user named `builder` must not be imported. The package may not be installed.
         program = [sys.executable, "-P", "-m", "builder.verify.vary.worker", str(asked)]
-        done = run([*_wrapped(variation), *program], log=self._log, env=_environment(variation))
+        # It ends its engine first, which may take PATIENCE.
+        wrapped, environ = [*_wrapped(variation), *program], _environment(variation)
+        done = run(wrapped, log=self._log, env=environ, patience=2 * PATIENCE)
         try:
             result = json.loads((out / "result.json").read_bytes())
         except OSError:

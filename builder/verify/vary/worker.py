@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -61,6 +62,8 @@ class Request:
 
 def main(arguments: list[str]) -> int:
     """Build what the file of a request says. Exit status: 0, or that of the error, which the result names."""
+    # As Ctrl-C does: an engine ends only with the process that knows of it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     request = Request(**json.loads(Path(arguments[0]).read_text("utf-8")))
     # Only this process has the other clock; programs that it starts have their own.
     os.environ.pop("LD_PRELOAD", None)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from builder.digest import Digest
+from builder.store import claims
+from builder.store.claims import try_lock
 from builder.store.store import Store
 from tests.support.project import ROOT
 from tests.support.storefiles import blobs, temporary
@@ -72,6 +76,34 @@ def test_files_of_a_killed_process_are_removed_and_files_of_a_living_one_kept(tm
             process.communicate()
     assert temporary(Store(tmp_path)) == []
     assert len([path for path in (tmp_path / "locks").iterdir() if path.name != "gc"]) == 1
+
+
+def test_a_lock_that_another_process_removed_meanwhile_is_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three processes start at once: one sees the file of the first before it is locked, and a third removes it."""
+    Store(tmp_path)
+    lock = tmp_path / "locks" / "7.0123abcd"
+    lock.touch()
+    held: list[IO[str]] = []
+
+    def late(file: IO[str]) -> bool:
+        if not held and os.fstat(file.fileno()).st_ino == lock.stat().st_ino:
+            lock.unlink()
+            held.append(lock.open("a+"))
+            fcntl.flock(held[0], fcntl.LOCK_EX)
+        return try_lock(file)
+
+    monkeypatch.setattr(claims, "try_lock", late)
+    Store(tmp_path)
+    assert held and lock.exists()
+    folder = tmp_path / "tmp" / "7.0123abcd-x"
+    folder.mkdir()
+    Store(tmp_path)
+    assert folder.exists()
+    held[0].close()
+    Store(tmp_path)
+    assert not folder.exists()
 
 
 def test_a_process_in_another_pid_namespace_counts_as_living(tmp_path: Path) -> None:
