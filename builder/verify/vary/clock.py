@@ -1,7 +1,8 @@
 """Another clock, with datefudge: for a process of this machine, and for the steps of a layer.
 
 A time namespace of Linux does not change the date, so that the C library's calls are replaced. libfaketime would do it
-too, but its processes share a semaphore: with it, a parallel compile of NCCL had not ended after six times the usual time.
+too, but its processes share a semaphore: with it, a parallel compile of NCCL had not ended after six times the usual
+time.
 """
 
 from __future__ import annotations
