@@ -44,10 +44,11 @@ def is_plain_line(text: str) -> bool:
     return not _HIDDEN.search(text) and not set(text) & {"\t", "\n"}
 
 
-def first_few(items: Sequence[str], most: int = 5) -> str:
-    """The first items of a list, and how many more there are, for a message."""
+def first_few(items: Sequence[str], most: int = 5, count: int | None = None) -> str:
+    """The first items of a list, and how many more there are, for a message. count: of all, if items are the first."""
+    more = (len(items) if count is None else count) - most
     shown = ", ".join(items[:most])
-    return f"{shown} and {len(items) - most} more" if len(items) > most else shown
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def relative_path(path: Path) -> str:

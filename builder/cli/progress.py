@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from builder.cli.output import counted, duration, is_quiet, say, size
 from builder.events import Event, now
@@ -21,29 +22,44 @@ PLAIN_EVERY = 10.0
 """Seconds between two plain lines about one layer that stays in one state."""
 
 
-def start_live(shown: Callable[[Any], Any], *, per_second: int) -> Any:
-    """A started display of rich below other messages; None where no terminal shows it, or with --quiet.
+class Display:
+    """Shows something below other messages while its `with` block runs; nothing without a terminal or with --quiet."""
 
-    shown: what it shows, on the console that it gets; called so often in a second.
-    """
-    if not sys.stderr.isatty() or is_quiet():
-        return None
-    # rich takes 60 ms to import, and only a terminal needs it.
-    from rich.console import Console
-    from rich.live import Live
+    _per_second = 2
+    _live: Any = None
+    """The display of rich while it runs."""
 
-    console = Console(stderr=True)
-    live = Live(console=console, refresh_per_second=per_second, transient=True, get_renderable=lambda: shown(console))
-    # At once: rich does not erase a display that it has not shown yet, when several threads print.
-    live.start(refresh=True)
-    return live
+    def _shown(self, console: Any) -> Any:
+        """What is to be seen now, on this console of rich."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty() and not is_quiet():
+            # rich takes 60 ms to import, and only a terminal needs it.
+            from rich.console import Console
+            from rich.live import Live
+
+            console, often = Console(stderr=True), self._per_second
+            shown = partial(self._shown, console)
+            self._live = Live(console=console, refresh_per_second=often, transient=True, get_renderable=shown)
+            # At once: rich does not erase a display that it has not shown yet, when several threads print.
+            self._live.start(refresh=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
 
 
-class Progress:
+class Progress(Display):
     """Shows the events of a build while its `with` block runs. `on_event` may be called from any thread.
 
     verbose: print every line of the engine's output, and no live table.
     """
+
+    _per_second = 4
 
     def __init__(self, verbose: bool = False) -> None:
         self._verbose = verbose
@@ -52,7 +68,6 @@ class Progress:
         self._last: dict[str, Event] = {}
         self._printed: dict[str, float] = {}
         self._lock = Lock()
-        self._live: Any = None
         self._download = 0
         self._fetched: dict[str, int] = {}
         self._made: dict[str, float] = {}
@@ -73,16 +88,8 @@ class Progress:
                 self._last.setdefault(layer, Event(layer, "waiting", detail="its turn"))
                 self._since.setdefault(layer, now())
 
-    def __enter__(self) -> Progress:
-        if not self._verbose:
-            self._live = start_live(self._shown, per_second=4)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
+    def __enter__(self) -> Self:
+        return self if self._verbose else super().__enter__()
 
     def on_event(self, event: Event) -> None:
         """Show one event."""

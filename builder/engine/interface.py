@@ -36,9 +36,9 @@ class BuildRequest:
 
     context: the folder with everything that the build may read. platform: of the image. jobs: the number of parallel
     jobs inside a step. work: a private folder with the other files of the request, the engine's own and its output,
-    which the caller removes. base: the local
-    copy of the registry image that stages read, if there is one. pull: the reference of a base that the engine
-    downloads; None forbids downloads. Engines must enforce that the steps of a build have no network and no proxies.
+    which the caller removes. base: the local copy of the registry image that stages read, if there is one. pull: the
+    reference of a base that the engine downloads; None forbids downloads. Engines must enforce that the steps of a
+    build have no network and no proxies.
     """
 
     dockerfile: Path

@@ -182,9 +182,10 @@ class _Places:
     @cached_property
     def _nodes(self) -> list[tuple[Path, yaml.Node | None]]:
         # Several recipes may extend one.
-        return [
-            (path, self._project.once("nodes", path, lambda path: compose(read_text(path)))) for path in self._files
-        ]
+        return [(path, self._project.once("nodes", path, self._composed)) for path in self._files]
+
+    def _composed(self, path: Path) -> yaml.Node | None:
+        return compose(self._project.once("text", path, read_text))
 
     def find(self, finding: Finding) -> tuple[str, int]:
         """File and line of the longest part of the finding's path that is in the profile or the recipe."""

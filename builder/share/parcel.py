@@ -12,15 +12,13 @@ from builder.digest import Digest
 from builder.errors import EngineError, PinError
 from builder.events import Listener
 from builder.oci.assemble import Image
+from builder.share import PORT
 from builder.share.library import Library, Offer
 from builder.share.server import Server
 from builder.store.store import Store
 
 if TYPE_CHECKING:
     from builder.engine.daemon import Daemon
-
-PORT = 5080
-"""Of `builder serve`, too: so the repository that docker remembers can be pulled from again."""
 
 
 @dataclass(frozen=True)

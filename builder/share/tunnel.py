@@ -11,7 +11,7 @@ from typing import IO
 
 from builder.engine.sshsocket import ssh_argv, ssh_words, start_ssh
 from builder.errors import EngineError, UsageError
-from builder.share.parcel import PORT
+from builder.share import PORT
 
 _HOST = re.compile(
     r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}@)?(?:[A-Za-z0-9][A-Za-z0-9._-]{0,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?"

@@ -13,8 +13,8 @@ from builder.digest import Digest
 from builder.errors import EngineError
 from builder.jsontext import parse_json
 from builder.oci.manifest import parse_manifest
-from builder.share import relay
-from builder.share.parcel import PORT, Counter, Parcel, serving
+from builder.share import PORT, relay
+from builder.share.parcel import Counter, Parcel, serving
 from builder.share.server import USER
 from builder.share.tunnel import PORTS, Tunnel
 from builder.store.store import Store

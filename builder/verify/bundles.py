@@ -141,7 +141,6 @@ def bundle_of(
 
     A bundle may be attached more than once, with its inputs and without.
     """
-    diff_ids = [Digest(text) for text in image.diff_ids if is_digest(text)]
     every: dict[Digest, Bundle] = {}
     for bundle in bundles_of(client, reference, image.digest):
         known = every.get(bundle.digest)
@@ -150,10 +149,15 @@ def bundle_of(
     if preferred is not None and len(candidates) > 1:
         candidates.sort(key=preferred, reverse=True)
     for bundle in candidates:
-        config = canonical(config_of(bundle.plan, diff_ids, base_of(bundle)))
-        if Digest.of(config) == image.config_digest:
+        if makes(bundle.plan, base_of(bundle), image):
             return bundle
     return candidates[0]
+
+
+def makes(plan: Plan, base: BaseImage | None, image: OpenedImage) -> bool:
+    """Whether a plan makes the configuration of an image, if its layers are those of the image. base: of the plan."""
+    diff_ids = [Digest(text) for text in image.diff_ids if is_digest(text)]
+    return Digest.of(canonical(config_of(plan, diff_ids, base))) == image.config_digest
 
 
 def _sets(text: str | None) -> tuple[str, ...]:

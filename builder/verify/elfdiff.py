@@ -11,6 +11,7 @@ from heapq import nsmallest
 
 from builder.smoke.elf.fatbin import describe, inventory
 from builder.smoke.elf.object import Read, Section, exactly, sections, text_at
+from builder.text import first_few
 
 _SYMBOL = struct.Struct("<IBBHQQ")
 _SYMTAB, _DYNSYM = 2, 11
@@ -115,9 +116,8 @@ def _few(what: str, hashes: set[int], names: Iterable[str]) -> list[str]:
     """The number of names with these hashes, and the first ones. names: with others, some of them more than once."""
     if not hashes:
         return []
-    shown = ", ".join(nsmallest(_SHOWN, _once(set(hashes), names)))
-    more = f" and {len(hashes) - _SHOWN} more" if len(hashes) > _SHOWN else ""
-    return [f"{len(hashes)} {what}: {shown}{more}"]
+    first = nsmallest(_SHOWN, _once(set(hashes), names))
+    return [f"{len(hashes)} {what}: {first_few(first, _SHOWN, len(hashes))}"]
 
 
 def _once(hashes: set[int], names: Iterable[str]) -> Iterator[str]:

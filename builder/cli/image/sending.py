@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from builder.cli.output import counted, duration, say, size
-from builder.cli.progress import PLAIN_EVERY, start_live
+from builder.cli.progress import PLAIN_EVERY, Display
 from builder.digest import Digest
 from builder.events import Event, Listener, now
 
@@ -20,7 +20,7 @@ _MOST = 1000
 """Layers of an image whose layers are not known: the daemon may be that of another machine."""
 
 
-class Sending:
+class Sending(Display):
     """Shows how far a transfer is while its `with` block runs, and at its end what it took. Thread-safe.
 
     On a terminal it is a line below other messages, elsewhere a line every ten seconds.
@@ -31,7 +31,6 @@ class Sending:
         self._total = 0
         self._moved: dict[Digest, int] = {}
         self._lock = Lock()
-        self._live: Any = None
 
     def expect(self, total: int) -> None:
         """How many bytes are to be moved."""
@@ -56,15 +55,13 @@ class Sending:
         left = f", about {(self._total - done) / rate:.0f} s more" if rate and done < self._total else ""
         return f"{size(done)} of {size(self._total)}, {size(round(rate))}/s{left}"
 
-    def __enter__(self) -> Sending:
-        self._live = start_live(lambda console: self.text(), per_second=2)
-        return self
+    def _shown(self, console: Any) -> str:
+        return self.text()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._live is not None:
-            self._live.stop()
+        super().__exit__(kind, error, trace)
         if self._total and error is None:
             say(f"  sent {self.text()}, in {now() - self._begin:.1f} s")
 
@@ -86,7 +83,7 @@ class _Machine:
     """The time at which it began to unpack."""
 
 
-class Pulling:
+class Pulling(Display):
     """Shows how far daemons are while its `with` block runs. Thread-safe.
 
     sizes: bytes of the image's layers, by the first 12 digits of the digest; None: as the daemon says. On a terminal
@@ -97,7 +94,6 @@ class Pulling:
         self._sizes = sizes
         self._machines: dict[str, _Machine] = {}
         self._lock = Lock()
-        self._live: Any = None
 
     def listener(self, host: str = "") -> Listener:
         """Receives the progress of a machine's daemon. host: its name, where there are several."""
@@ -162,13 +158,3 @@ class Pulling:
         with self._lock:
             lines = [self._text(host, machine) for host, machine in self._machines.items()]
         return Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in lines[: max(console.height - 1, 1)]))
-
-    def __enter__(self) -> Pulling:
-        self._live = start_live(self._shown, per_second=2)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()

@@ -13,11 +13,11 @@ from builder.cli.output import counted, say, size
 from builder.cli.request import open_store
 from builder.digest import Digest
 from builder.errors import UsageError
+from builder.share import PORT
 from builder.share.library import Library
 from builder.share.server import USER, Server, is_loopback
 
-ADDRESS = "127.0.0.1:5080"
-"""With the port of `builder.share.parcel`."""
+ADDRESS = f"127.0.0.1:{PORT}"
 
 
 def serve(

@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from builder.smoke.elf.object import Read, Section, exactly, machine_name, machine_of, sections, text_at
-from builder.smoke.elf.segments import check_segments
+from builder.smoke.elf.segments import DYNAMIC, TAG, VERDEF, VERNEED, check_segments
 
-_TAG = struct.Struct("<qQ")
 _NEED = struct.Struct("<HHIII")
 _NEED_NAME = struct.Struct("<IHHII")
 _DEFINE = struct.Struct("<HHHHIII")
 
-_DYNAMIC, _VERDEF, _VERNEED = 6, 0x6FFFFFFD, 0x6FFFFFFE
 _DT_NEEDED, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 14, 15, 29
 _DT_OTHERS = (0x7FFFFFFF, 0x7FFFFFFD, 0x6FFFFEFC, 0x6FFFFEFB)
 """DT_FILTER, DT_AUXILIARY, DT_AUDIT and DT_DEPAUDIT: libraries that the loader loads, too."""
@@ -45,7 +43,7 @@ def read_dynamic(read: Read, found: list[Section] | None = None) -> Dynamic:
     words: dict[int, list[str]] = {}
     versions: dict[str, set[str]] = {}
     provides: set[str] = set()
-    tables = [row for row in rows if row.kind in (_DYNAMIC, _VERNEED, _VERDEF) and row.size]
+    tables = [row for row in rows if row.kind in (DYNAMIC, VERNEED, VERDEF) and row.size]
     if len({row.kind for row in tables}) < len(tables):
         raise ValueError("damaged ELF file: two sections of one kind")
     if any(row.link >= len(rows) for row in tables):
@@ -55,10 +53,10 @@ def read_dynamic(read: Read, found: list[Section] | None = None) -> Dynamic:
         data = exactly(read, row.offset, row.size)
         texts = exactly(read, rows[row.link].offset, rows[row.link].size)
         try:
-            if row.kind == _DYNAMIC:
+            if row.kind == DYNAMIC:
                 for tag, value in _tags(data):
                     words.setdefault(tag, []).append(text_at(texts, value))
-            elif row.kind == _VERNEED:
+            elif row.kind == VERNEED:
                 for library, names in _needs(data, texts, row.info):
                     versions.setdefault(library, set()).update(names)
             else:
@@ -88,7 +86,7 @@ def read_dynamic(read: Read, found: list[Section] | None = None) -> Dynamic:
 
 def _tags(data: bytes) -> Iterator[tuple[int, int]]:
     count = 0
-    for tag, value in _TAG.iter_unpack(data[: len(data) - len(data) % _TAG.size]):
+    for tag, value in TAG.iter_unpack(data[: len(data) - len(data) % TAG.size]):
         if tag == 0:
             return
         if tag in (_DT_NEEDED, _DT_SONAME, _DT_RPATH, _DT_RUNPATH, *_DT_OTHERS):

@@ -13,10 +13,11 @@ from builder.smoke.elf.object import Read, Section, exactly
 
 _PROGRAM = struct.Struct("<IIQQQQQQ")
 """Type, flags, offset, address, physical address, bytes in the file, bytes in memory, alignment."""
-_TAG = struct.Struct("<qQ")
+TAG = struct.Struct("<qQ")
+"""An entry of the dynamic section: tag and value."""
 _LOAD, _SEGMENT = 1, 2
 _PAGE = 4096
-_DYNAMIC, _VERDEF, _VERNEED = 6, 0x6FFFFFFD, 0x6FFFFFFE
+DYNAMIC, VERDEF, VERNEED = 6, 0x6FFFFFFD, 0x6FFFFFFE
 """Kinds of sections."""
 _STRTAB, _DT_VERDEF, _DT_VERNEED = 5, 0x6FFFFFFC, 0x6FFFFFFE
 """Tags of addresses: of the names, and of the tables of versions."""
@@ -33,12 +34,12 @@ def check_segments(read: Read, rows: Sequence[Section], tables: Mapping[int, Sec
     dynamic = [program for program in programs if program[0] == _SEGMENT and program[5]]
     if not dynamic:
         return
-    table = tables.get(_DYNAMIC)
+    table = tables.get(DYNAMIC)
     loads = _loads(programs)
     if len(dynamic) > 1 or table is None or _offset(loads, dynamic[0][3]) != table.offset:
         raise _other("dynamic section")
     found: dict[int, int] = {}
-    for tag, value in _TAG.iter_unpack(exactly(read, table.offset, table.size - table.size % _TAG.size)):
+    for tag, value in TAG.iter_unpack(exactly(read, table.offset, table.size - table.size % TAG.size)):
         if tag == 0:
             break
         if tag in (_STRTAB, _DT_VERDEF, _DT_VERNEED):
@@ -47,8 +48,8 @@ def check_segments(read: Read, rows: Sequence[Section], tables: Mapping[int, Sec
         raise ValueError("damaged ELF file: its dynamic section has no end")
     for tag, section in (
         (_STRTAB, rows[table.link]),
-        (_DT_VERDEF, tables.get(_VERDEF)),
-        (_DT_VERNEED, tables.get(_VERNEED)),
+        (_DT_VERDEF, tables.get(VERDEF)),
+        (_DT_VERNEED, tables.get(VERNEED)),
     ):
         if tag in found and (section is None or _offset(loads, found[tag]) != section.offset):
             raise _other("table of names" if tag == _STRTAB else "table of versions")

@@ -16,7 +16,7 @@ import pytest
 from builder.cli.app import COMMANDS, load_command
 from builder.cli.command import declared
 from builder.cli.share.serve import ADDRESS
-from builder.share.parcel import PORT
+from builder.share import PORT
 from tests.support.cli import run_here
 from tests.unit.cli.conftest import Cli
 

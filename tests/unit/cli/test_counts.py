@@ -40,7 +40,7 @@ def quiet(done: Counted) -> Counted:
         ("list", 0, 1, NETWORK | WORK | {"jinja2", "builder.plan.resolve"}),
         ("plan tiny", 6_000, 1, NETWORK | WORK),
         # Also for the lines that it names.
-        ("lint", 6_000, 2, {"zstandard", "cryptography", "builder.produce"}),
+        ("lint", 6_000, 1, {"zstandard", "cryptography", "builder.produce"}),
     ],
 )
 def test_what_reads_a_project(cli: Cli, words: str, hashed: int, times: int, absent: set[str]) -> None:
