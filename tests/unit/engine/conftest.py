@@ -12,7 +12,7 @@ from builder.engine.interface import BuildRequest
 from tests.support.docker_daemon import docker_daemon
 
 RECORD = """#!/bin/sh
-{ printf '%s\\0' "${0##*/}" "$@"; echo; } >> "$LOG"
+{ /usr/bin/flock 1; printf '%s\\0' "${0##*/}" "$@"; echo; } >> "$LOG"
 """
 
 
