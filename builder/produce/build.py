@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,16 +16,12 @@ from builder.mirror.source import MirrorSource
 from builder.model.inputs import FetchEvent, Input
 from builder.model.plan import Plan, PlannedLayer
 from builder.produce.dockerfile import produce_dockerfile
-from builder.produce.files import produce_files
+from builder.produce.packer import Packers, bound_memory
 from builder.produce.schedule import Schedule, Task
 from builder.produce.survey import Needs
 from builder.store.blobs import disk_error, is_full
 from builder.store.records import LayerRecord
 from builder.store.store import Store
-
-# mallopt(3)
-_M_ARENA_MAX = -8
-_M_MMAP_THRESHOLD = -3
 
 
 class Builder:
@@ -52,6 +47,7 @@ class Builder:
         self._engine = engine
         self._listener = listener
         self._log = log
+        self._packers = Packers(store)
         self._received: dict[str, int] = {}
         """The bytes that have arrived of each input that was missing."""
 
@@ -59,7 +55,7 @@ class Builder:
         """Make the layers of `needs`; afterwards `store.layer` has each of them. Raises BuilderError."""
         if not needs.layers:
             return
-        _bound_memory()
+        bound_memory()
         engine = self._engine() if needs.engine else None
         # An engine's tasks mostly wait here, so they get workers of their own.
         schedule = Schedule(self.jobs + (engine.workers if engine else 1))
@@ -69,7 +65,8 @@ class Builder:
         others = {i.digest: i for layer, _ in tasks for i in layer.inputs if i.digest not in urgent}
         self._received = {digest: 0 for _, task in tasks for digest in task.missing}
         groups = [list(group.values()) for group in (urgent, others) if group]
-        schedule.run([partial(self._fetch, group, schedule, tasks) for group in groups])
+        with self._packers:
+            schedule.run([partial(self._fetch, group, schedule, tasks) for group in groups])
 
     def _tasks(
         self, schedule: Schedule, layers: Sequence[PlannedLayer], engine: Engine | None
@@ -163,7 +160,7 @@ class Builder:
         self._report(layer, "building" if layer.producer == "dockerfile" else "packing")
         if layer.producer == "files":
             compression = "none" if self._is_toolchain(layer) else self.plan.compression
-            return produce_files(self.store, layer, compression=compression, threads=1, progress=progress)
+            return self._packers.produce(layer, compression=compression, threads=1 + self.jobs // 8, progress=progress)
         assert engine is not None
         return produce_dockerfile(
             self.store,
@@ -193,14 +190,3 @@ class Builder:
 
     def _report(self, layer: PlannedLayer, state: State, done: int = 0, total: int = 0, detail: str = "") -> None:
         self._listener(Event(layer.id, state, done, total, detail))
-
-
-def _bound_memory() -> None:
-    """Make glibc return freed memory: with one arena for each thread, each of which keeps freed chunks, the thousands
-    of one-megabyte chunks of a build would add up to more than half a gigabyte."""
-    import ctypes
-
-    with contextlib.suppress(AttributeError, OSError):
-        libc = ctypes.CDLL(None)
-        libc.mallopt(_M_ARENA_MAX, 2)
-        libc.mallopt(_M_MMAP_THRESHOLD, 512 << 10)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from builder.attest.receipt import Ledger, receipt
@@ -19,9 +18,6 @@ from builder.unpack.entry import UnpackError
 from builder.unpack.spool import Spool
 from builder.unpack.tree import entries
 
-_one_spool = Lock()
-"""Debian packages need temporary space for their contents; one root at a time keeps that below a gigabyte."""
-
 
 def produce_files(
     store: Store, layer: PlannedLayer, *, compression: str, threads: int, progress: Callable[[int], None]
@@ -31,26 +27,6 @@ def produce_files(
     progress: called with the number of bytes of tar written, and with 0 before each input; it cancels by raising.
     Raises PinError, InvalidError or EngineError.
     """
-    assert layer.spec is not None
-    if layer.spec["debs"]:
-        with _one_spool:
-            return _produce(store, layer, compression, threads, progress)
-    return _produce(store, layer, compression, threads, progress)
-
-
-def unpack_failed(layer: PlannedLayer, error: UnpackError) -> InvalidError:
-    """The error of a layer whose inputs or files the unpacker refuses."""
-    return InvalidError(str(error), id="layer-files-invalid", where=f"layer {layer.id}")
-
-
-def with_receipt(store: Store, layer: PlannedLayer, record: LayerRecord, ledger: Ledger) -> LayerRecord:
-    """The record of a layer with its receipt, which is put into the store. Raises PinError as `Ledger.close` does."""
-    return replace(record, receipt=store.put(receipt(layer, record.digest, ledger.close())))
-
-
-def _produce(
-    store: Store, layer: PlannedLayer, compression: str, threads: int, progress: Callable[[int], None]
-) -> LayerRecord:
     assert layer.spec is not None
     ledger = Ledger(layer)
 
@@ -68,3 +44,13 @@ def _produce(
         return with_receipt(store, layer, record, ledger)
     except UnpackError as error:
         raise unpack_failed(layer, error) from error
+
+
+def unpack_failed(layer: PlannedLayer, error: UnpackError) -> InvalidError:
+    """The error of a layer whose inputs or files the unpacker refuses."""
+    return InvalidError(str(error), id="layer-files-invalid", where=f"layer {layer.id}")
+
+
+def with_receipt(store: Store, layer: PlannedLayer, record: LayerRecord, ledger: Ledger) -> LayerRecord:
+    """The record of a layer with its receipt, which is put into the store. Raises PinError as `Ledger.close` does."""
+    return replace(record, receipt=store.put(receipt(layer, record.digest, ledger.close())))

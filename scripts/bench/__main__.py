@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from commands import recipes, start
 from compilers import nccl, nccl_all
+from cores import cores
 from layers import layers
 from measure import Failed, Row
 from place import ROOT, Place, remove
@@ -31,6 +32,7 @@ CASES: dict[str, Callable[[Place], Iterator[Row]]] = {
     "recipes": recipes,
     "layers": layers,
     "stack": stack,
+    "cores": cores,
     "transfer": transfer,
     "nccl": nccl,
     "nccl-all": nccl_all,

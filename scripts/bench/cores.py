@@ -1,0 +1,112 @@
+"""The layers of the stack on more processors. The wheels have the sizes of the real ones and made contents, so that no
+machine needs a download."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import random
+import sys
+import zipfile
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from measure import Command, Row, in_turns
+from place import ROOT, Place, remove
+
+from builder.model.inputs import Input
+from builder.model.plan import Plan, PlannedLayer
+from builder.produce.build import Builder
+from builder.produce.survey import survey
+from builder.store.store import Store
+
+COUNTS = (1, 2, 4, 8, 16, 32)
+POOL = 64 << 20
+"""Bytes that files are made of; more than compressors look back."""
+SMALL, SHARE = 20_000, 10
+"""A tenth of each wheel is in files of 20 kB, about as in the stack; the rest is one file."""
+
+
+def cores(place: Place) -> Iterator[Row]:
+    """Build the layers on 1, 2, 4 … processors, as many as there are."""
+    wheels, file = place.folder / "wheels", place.folder / "plan"
+    wheels.mkdir()
+    with ProcessPoolExecutor() as pool:
+        sizes = [(wheels, number, item.size) for number, item in enumerate(_inputs(place.plan))]
+        made = dict(zip(_inputs(place.plan), pool.map(_wheel, sizes, chunksize=1), strict=True))
+    layers = [layer for layer in place.plan.layers if any(item in made for item in layer.inputs)]
+    plan = replace(place.plan, layers=tuple(_planned(layer, made) for layer in layers), toolchains=())
+    file.write_bytes(pickle.dumps(plan))
+    store, available = place.folder / "store", sorted(os.sched_getaffinity(0))
+
+    def fresh() -> None:
+        remove(store)
+        for item in made.values():
+            Store(store).blob(item.digest).hardlink_to(wheels / item.file)
+
+    environ = {"PYTHONPATH": f"{ROOT}:{Path(__file__).parent}"}
+    two: list[Any] = []
+    for count in (count for count in COUNTS if count <= len(available)):
+        chosen = ",".join(map(str, available[:count]))
+        build = Command(["taskset", "-c", chosen, sys.executable, __file__, str(store), str(file), str(count)], environ)
+        [found] = in_turns(place.runs, build, before=(fresh,))
+        two = found if count == 2 else two
+        peer, target = ("2 processors", 1 / 6 if count == 16 else None) if count > 2 else ("", None)
+        work = f"layers of the stack on {count} processor{'s' * (count > 1)}"
+        yield Row("cores", work, found, peer, two if peer else (), target, size=count)
+
+
+def _inputs(plan: Plan) -> list[Input]:
+    """The largest first."""
+    found = {item.digest: item for layer in plan.layers for item in layer.inputs}
+    return sorted(found.values(), key=lambda item: -item.size)
+
+
+def _wheel(asked: tuple[Path, int, int]) -> Input:
+    folder, number, size = asked
+    source = random.Random(number)
+    words = [source.randbytes(source.randint(2, 24)) for _ in range(4096)]
+    pool = b"".join(source.choices(words, k=POOL // 13))
+    path = folder / f"made_{number}-1-py3-none-any.whl"
+    info = f"made_{number}-1.dist-info"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: made-{number}\nVersion: 1\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+        small, file = 0, archive.fp
+        assert file is not None
+        while file.tell() < size // SHARE:
+            start = source.randrange(len(pool) - SMALL)
+            archive.writestr(f"made_{number}/{small // 500}/{small}.py", pool[start : start + SMALL])
+            small += 1
+        with archive.open(f"made_{number}/large.so", "w", force_zip64=True) as member:
+            place = 0
+            while file.tell() < size:
+                member.write(pool[place : place + (1 << 20)])
+                place = (place + (1 << 20)) % len(pool)
+    with path.open("rb") as whole:
+        sha256 = hashlib.file_digest(whole, "sha256").hexdigest()
+    return Input("wheel", path.name, path.name, sha256, path.stat().st_size, ())
+
+
+def _planned(layer: PlannedLayer, made: dict[Input, Input]) -> PlannedLayer:
+    """The layer with made wheels for its inputs."""
+    inputs = tuple(made[item] for item in layer.inputs)
+    wheels = [{"file": item.file, "sha256": item.sha256} for item in inputs]
+    spec = {**(layer.spec or {}), "root": False, "debs": [], "wheels": wheels, "files": [], "shared": []}
+    key = hashlib.sha256("".join(item.sha256 for item in inputs).encode()).hexdigest()
+    return replace(layer, key=key, root=False, inputs=inputs, spec=spec)
+
+
+def build(store: Store, plan: Plan, jobs: int) -> None:
+    """Make all layers of the plan."""
+    quiet: dict[str, Any] = {"listener": lambda event: None, "log": lambda line: None, "offline": True}
+    Builder(store, plan, engine=lambda: None, jobs=jobs, **quiet).run(survey(store, plan))  # type: ignore[arg-type, return-value]
+
+
+if __name__ == "__main__":
+    build(Store(Path(sys.argv[1])), pickle.loads(Path(sys.argv[2]).read_bytes()), int(sys.argv[3]))
