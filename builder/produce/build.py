@@ -16,7 +16,7 @@ from builder.mirror.source import MirrorSource
 from builder.model.inputs import FetchEvent, Input
 from builder.model.plan import Plan, PlannedLayer
 from builder.produce.dockerfile import produce_dockerfile
-from builder.produce.packer import Packers, bound_memory
+from builder.produce.packer import Packers
 from builder.produce.schedule import Schedule, Task
 from builder.produce.survey import Needs
 from builder.store.blobs import disk_error, is_full
@@ -55,7 +55,6 @@ class Builder:
         """Make the layers of `needs`; afterwards `store.layer` has each of them. Raises BuilderError."""
         if not needs.layers:
             return
-        bound_memory()
         engine = self._engine() if needs.engine else None
         # An engine's tasks mostly wait here, so they get workers of their own.
         schedule = Schedule(self.jobs + (engine.workers if engine else 1))

@@ -7,7 +7,6 @@ closed.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import signal
 import subprocess
 import sys
@@ -33,9 +32,6 @@ _EACH = 0.1
 """Seconds between two reports of a packer."""
 _PATIENCE = 0.5
 """Seconds that packers have to end, before they are killed."""
-# mallopt(3)
-_M_ARENA_MAX = -8
-_M_MMAP_THRESHOLD = -3
 
 
 @dataclass
@@ -148,7 +144,6 @@ def _ended(layer: PlannedLayer, status: int) -> EngineError:
 
 def work(root: str, descriptor: int) -> None:
     """What a packer does. root: of the store. descriptor: of its connection."""
-    bound_memory()
     store = Store(Path(root))
     with Connection(descriptor) as connection, contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
@@ -183,12 +178,3 @@ class _Report:
     def send(self) -> None:
         self._connection.send(self._count)
         self._count, self._next = 0, time.monotonic() + _EACH
-
-
-def bound_memory() -> None:
-    """Make glibc return freed memory: with one arena for each thread, each of which keeps freed chunks, the thousands
-    of one-megabyte chunks of a build would add up to more than half a gigabyte."""
-    with contextlib.suppress(AttributeError, OSError):
-        libc = ctypes.CDLL(None)
-        libc.mallopt(_M_ARENA_MAX, 2)
-        libc.mallopt(_M_MMAP_THRESHOLD, 512 << 10)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .bounds import Budget
-from .entry import CHUNK, Entry, UnpackError, clean_path, damaged, from_bytes
+from .entry import CHUNK, Entry, UnpackError, clean_path, damaged, from_bytes, inflater
 
 INSTALLER = b"builder\n"
 _LARGEST_SCRIPT, _LARGEST_RECORD, _LARGEST_TEXT = 32 << 20, 8 << 20, 1 << 20
@@ -145,6 +145,8 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, target: str, label:
 
 def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo, label: str) -> Iterator[bytes]:
     with damaged(f"{label}: {info.filename}"), archive.open(info) as file:
+        if info.compress_type == zipfile.ZIP_DEFLATED:
+            file._decompressor = inflater.decompressobj(-15)  # type: ignore[attr-defined]
         while chunk := file.read(CHUNK):
             yield chunk
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from measure import Command, Row, in_turns
-from place import ROOT, Place, remove
+from place import MODULES, Place, remove
 
 from builder.engine.interface import host_architecture
 from builder.engine.select import select_engine
@@ -40,7 +40,7 @@ def _compiled(place: Place, functions: str) -> Row:
     Builder(store, plan, **_quiet()).run(survey_roots(store, plan))
     toolchain = next(layer for layer in plan.toolchains if layer.id == f"toolchain-{host_architecture()}")
     layer = next(layer for layer in plan.layers if layer.id == "nccl")
-    environ = {"PYTHONPATH": f"{ROOT}:{Path(__file__).parent}"}
+    environ = {"PYTHONPATH": MODULES}
     ours = Command([sys.executable, __file__, str(place.inputs), functions], environ)
     root = place.folder / "root"
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from measure import Command, Row, in_turns
-from place import ROOT, Place, remove
+from place import MODULES, Place, remove
 
 from builder.model.inputs import Input
 from builder.model.plan import Plan, PlannedLayer
@@ -48,7 +48,7 @@ def cores(place: Place) -> Iterator[Row]:
         for item in made.values():
             Store(store).blob(item.digest).hardlink_to(wheels / item.file)
 
-    environ = {"PYTHONPATH": f"{ROOT}:{Path(__file__).parent}"}
+    environ = {"PYTHONPATH": MODULES}
     two: list[Any] = []
     for count in (count for count in COUNTS if count <= len(available)):
         chosen = ",".join(map(str, available[:count]))

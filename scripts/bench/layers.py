@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from measure import Command, Row, in_turns
-from place import ROOT, Place, remove
+from place import MODULES, Place, remove
 
 COUNTS = (1, 100, 10_000, 200_000)
 BYTES = 2_000_000_000
@@ -43,7 +43,7 @@ def layers(place: Place) -> Iterator[Row]:
     for count in COUNTS:
         remove(tree)
         _write_tree(tree, count)
-        ours = Command([sys.executable, "-c", WRITE, str(tree), str(store)], {"PYTHONPATH": str(ROOT)})
+        ours = Command([sys.executable, "-c", WRITE, str(tree), str(store)], {"PYTHONPATH": MODULES})
         theirs = Command(f"tar --sort=name -C {tree} -cf - . | zstd -q -3 -T0 -o {packed}")
         found = in_turns(place.runs, ours, theirs, before=(partial(remove, store), partial(remove, packed)))
         work = f"2 GB in {count:,} file{'s' * (count > 1)}"

@@ -18,6 +18,8 @@ from builder.project import Project
 from builder.store.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
+MODULES = os.pathsep.join([str(ROOT), str(Path(__file__).parent), *sys.path[1:]])
+"""PYTHONPATH of a process that imports what this one can."""
 STACK = """\
 name: stack
 title: The hermetic stack without NCCL
@@ -39,7 +41,7 @@ class Place:
 
     def builder(self, *words: str, store: Path | None = None, project: Path | None = None) -> Command:
         """A command of `builder`."""
-        environ = {"PYTHONPATH": str(ROOT), "BUILDER_PROJECT": str(project or self.project)}
+        environ = {"PYTHONPATH": MODULES, "BUILDER_PROJECT": str(project or self.project)}
         if store is not None:
             environ["BUILDER_STORE"] = str(store)
         return Command([sys.executable, "-P", "-m", "builder", *words], environ, self.folder)

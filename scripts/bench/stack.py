@@ -41,7 +41,8 @@ def stack(place: Place) -> Iterator[Row]:
         yield Row("stack", "nothing changed", again, note=f"no buildx: {missing}")
     else:
         context = place.folder / "context"
-        place.builder("render", "stack", "--context", str(context), "--offline", store=store).run()
+        # Its stages need a toolchain, which is downloaded here when it is not there.
+        place.builder("render", "stack", "--context", str(context), store=store).run()
         buildx = Command(["docker", "buildx", "build", "--network=none", "--platform=linux/arm64", str(context)])
         prune = Command(["docker", "buildx", "prune", "--all", "--force"])
         [cold] = in_turns(1, buildx, before=(prune.run,))

@@ -61,7 +61,9 @@ def transfer(place: Place) -> Iterator[Row]:
     with running(place.folder / "registry") as host:
         name = f"{host}/team/stack:1"
         push(name).run()
-        remove_image, loaded, pulled = f"docker rmi --force {name} >/dev/null", [], []
+        loaded, pulled = [], []
+        # Of an image that was pulled by its digest, only the name would go with the name.
+        remove_image = "docker images --quiet --no-trunc | sort -u | xargs -r docker rmi --force >/dev/null"
         for _ in range(place.runs):
             load = place.builder("load", "--recipe", "stack", "--tag", name, store=store)
             loaded.append(load.run())

@@ -9,12 +9,15 @@ import importlib.metadata
 import subprocess
 import sys
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from isal import isal_zlib
 
+from builder.unpack import wheels
 from builder.unpack.__main__ import write
 from builder.unpack.bounds import Budget
 from builder.unpack.entry import Entry, UnpackError, content
@@ -231,6 +234,22 @@ def test_a_damaged_or_malicious_wheel_is_named(installed: Install, data: bytes) 
         for entry in installed(data).values():
             content(entry)
     assert str(caught.value).startswith("tool.whl")
+
+
+@pytest.mark.parametrize("library", [zlib, isal_zlib], ids=["zlib", "isal"])
+def test_content_that_cannot_be_inflated_is_named(
+    installed: Install, library: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wheels, "inflater", library)
+    text = b"".join(b"%d " % number for number in range(9000))
+    data = bytearray(wheel("tool", {"tool.py": text}))
+    place = data.index(zlib.compress(text)[2:40])
+    entry = installed(bytes(data))[f"{SITE}/tool.py"]
+    assert b"".join(entry.read() if entry.read else ()) == text
+    data[place : place + 64] = b"\xff" * 64
+    with fails(UnpackError, "archive-damaged") as caught:
+        content(installed(bytes(data))[f"{SITE}/tool.py"])
+    assert "tool.py" in str(caught.value)
 
 
 @pytest.mark.parametrize(
