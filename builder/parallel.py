@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from threading import Condition, Thread
+from queue import Full, Queue
+from threading import Condition, Event, Thread
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -120,3 +122,46 @@ def every(
             ends.enter_context(stopping())
             raise
     return [results[place] for place in range(len(items))]
+
+
+def ahead(items: Iterable[Item], most: int = 4) -> Generator[Item, None, None]:
+    """The items in order, made by a thread that is ahead by `most` of them. What making one raises is raised here.
+
+    When no more items are taken, the thread ends with the item that it makes; the generator's end waits for it.
+    """
+    made: Queue[Item | _Ended] = Queue(most)
+    stopped = Event()
+
+    def put(item: Item | _Ended) -> bool:
+        while not stopped.is_set():
+            with contextlib.suppress(Full):
+                made.put(item, timeout=0.1)
+                return True
+        return False
+
+    def make() -> None:
+        error = None
+        try:
+            if not all(map(put, items)):
+                return
+        except BaseException as caught:
+            error = caught
+        put(_Ended(error))
+
+    thread = Thread(target=make, daemon=True)
+    thread.start()
+    try:
+        while not isinstance(item := made.get(), _Ended):
+            yield item
+        if item.error is not None:
+            raise item.error
+    finally:
+        stopped.set()
+        thread.join()
+
+
+@dataclass
+class _Ended:
+    """The end of items: an error, or None."""
+
+    error: BaseException | None

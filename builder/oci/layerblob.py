@@ -6,14 +6,16 @@ files, the time, the user, the machine or the number of threads.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import tarfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 
 from builder.digest import Digest
 from builder.errors import EngineError
 from builder.oci.format import LEVEL, MEDIA_TYPES, MTIME, ZSTD
+from builder.parallel import ahead
 from builder.store.blobs import BlobWriter
 from builder.store.records import LayerRecord
 from builder.store.store import Store
@@ -22,6 +24,8 @@ from builder.unpack.entry import Entry
 Progress = Callable[[int], None]
 """Receives the number of tar bytes written since the last call."""
 
+_Piece = tuple[bytes, list[Entry]]
+"""Bytes of a tar, and the entries that begin in them."""
 _KINDS = {"file": tarfile.REGTYPE, "dir": tarfile.DIRTYPE, "symlink": tarfile.SYMTYPE, "hardlink": tarfile.LNKTYPE}
 _GATHER = 1 << 20
 
@@ -36,24 +40,24 @@ def write_layer(
 ) -> LayerRecord:
     """Write normalised entries as one blob into the store, and a listing of its paths as another blob.
 
-    threads: for the compressor; the bytes are the same for any number from 1. An error leaves nothing in the store.
+    threads: for the compressor; with more than one, the entries are read by another one. The bytes are the same for any
+    number. An error leaves nothing in the store.
     """
     diff = hashlib.sha256()
     size = count = 0
-    with store.writer() as writer, store.writer() as paths:
+    made = _hashed(_tar(entries), diff)
+    opened = contextlib.closing(ahead(made) if threads > 1 else made)
+    with store.writer() as writer, store.writer() as paths, opened as pieces:
         compressor = _compressor(writer, compression, threads)
-        for chunk, entry in _tar(entries):
-            if entry is not None:
-                count += 1
-                # In ASCII: a name that is not UTF-8 can be read back.
-                line = json.dumps([entry.path, entry.kind, entry.mode, entry.size, entry.link])
-                paths.write(line.encode() + b"\n")
-            if chunk:
-                diff.update(chunk)
-                compressor.write(chunk)
-                size += len(chunk)
-                if progress is not None:
-                    progress(len(chunk))
+        for chunk, begun in pieces:
+            count += len(begun)
+            # In ASCII: a name that is not UTF-8 can be read back.
+            lines = (json.dumps([item.path, item.kind, item.mode, item.size, item.link]) for item in begun)
+            paths.write("".join(f"{line}\n" for line in lines).encode())
+            compressor.write(chunk)
+            size += len(chunk)
+            if progress is not None:
+                progress(len(chunk))
         compressor.finish()
         # Both are complete on disk before one of them is visible.
         writer.flush()
@@ -72,18 +76,16 @@ def write_layer(
     )
 
 
-def _tar(entries: Iterable[Entry]) -> Iterator[tuple[bytes, Entry | None]]:
-    """Chunks of the tar, and each entry once, with an empty chunk.
-
-    Small pieces are joined: hashing and compressing release the interpreter lock only for larger ones.
-    """
+def _tar(entries: Iterable[Entry]) -> Iterator[_Piece]:
+    """Small pieces are joined: hashing and compressing release the interpreter lock only for larger ones."""
     pending: list[bytes] = []
+    begun: list[Entry] = []
     held = 0
     total = 0
     for entry in entries:
         pending.append(_header(entry))
+        begun.append(entry)
         held += len(pending[-1])
-        yield b"", entry
         if entry.kind == "file":
             assert entry.read is not None
             seen = 0
@@ -93,8 +95,8 @@ def _tar(entries: Iterable[Entry]) -> Iterator[tuple[bytes, Entry | None]]:
                 held += len(chunk)
                 if held >= _GATHER:
                     total += held
-                    yield b"".join(pending), None
-                    pending, held = [], 0
+                    yield b"".join(pending), begun
+                    pending, begun, held = [], [], 0
             if seen != entry.size:
                 raise EngineError(
                     f"{entry.path}: {seen} bytes where the entry says {entry.size}",
@@ -108,7 +110,13 @@ def _tar(entries: Iterable[Entry]) -> Iterator[tuple[bytes, Entry | None]]:
     end = 2 * tarfile.BLOCKSIZE
     end += -(total + end) % tarfile.RECORDSIZE
     pending.append(b"\0" * end)
-    yield b"".join(pending), None
+    yield b"".join(pending), begun
+
+
+def _hashed(pieces: Iterable[_Piece], diff: hashlib._Hash) -> Generator[_Piece, None, None]:
+    for chunk, begun in pieces:
+        diff.update(chunk)
+        yield chunk, begun
 
 
 def _header(entry: Entry) -> bytes:
