@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import json
 import tarfile
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 
 from builder.digest import Digest
 from builder.errors import EngineError
@@ -45,7 +45,7 @@ def write_layer(
     """
     diff = hashlib.sha256()
     size = count = 0
-    made = _hashed(_tar(entries), diff)
+    made = _tar(entries)
     opened = contextlib.closing(ahead(made) if threads > 1 else made)
     with store.writer() as writer, store.writer() as paths, opened as pieces:
         compressor = _compressor(writer, compression, threads)
@@ -54,6 +54,7 @@ def write_layer(
             # In ASCII: a name that is not UTF-8 can be read back.
             lines = (json.dumps([item.path, item.kind, item.mode, item.size, item.link]) for item in begun)
             paths.write("".join(f"{line}\n" for line in lines).encode())
+            diff.update(chunk)
             compressor.write(chunk)
             size += len(chunk)
             if progress is not None:
@@ -76,7 +77,7 @@ def write_layer(
     )
 
 
-def _tar(entries: Iterable[Entry]) -> Iterator[_Piece]:
+def _tar(entries: Iterable[Entry]) -> Generator[_Piece, None, None]:
     """Small pieces are joined: hashing and compressing release the interpreter lock only for larger ones."""
     pending: list[bytes] = []
     begun: list[Entry] = []
@@ -111,12 +112,6 @@ def _tar(entries: Iterable[Entry]) -> Iterator[_Piece]:
     end += -(total + end) % tarfile.RECORDSIZE
     pending.append(b"\0" * end)
     yield b"".join(pending), begun
-
-
-def _hashed(pieces: Iterable[_Piece], diff: hashlib._Hash) -> Generator[_Piece, None, None]:
-    for chunk, begun in pieces:
-        diff.update(chunk)
-        yield chunk, begun
 
 
 def _header(entry: Entry) -> bytes:
