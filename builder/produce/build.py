@@ -159,7 +159,8 @@ class Builder:
         self._report(layer, "building" if layer.producer == "dockerfile" else "packing")
         if layer.producer == "files":
             compression = "none" if self._is_toolchain(layer) else self.plan.compression
-            return self._packers.produce(layer, compression=compression, threads=1 + self.jobs // 8, progress=progress)
+            threads = max(1, self.jobs // 4)
+            return self._packers.produce(layer, compression=compression, threads=threads, progress=progress)
         assert engine is not None
         return produce_dockerfile(
             self.store,

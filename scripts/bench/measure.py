@@ -71,13 +71,15 @@ class Command:
     def run(self) -> Sample:
         """Run the command once. Raises Failed."""
         words = ["bash", "-o", "pipefail", "-c", self.text] if isinstance(self.text, str) else list(self.text)
+        # As installed: with bytecode.
+        environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         begin = time.monotonic()
         process = subprocess.Popen(
             words,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **self.environ},
+            env={**environ, **self.environ},
             cwd=self.folder,
         )
         assert process.stdout is not None
