@@ -70,7 +70,7 @@ def _inputs(plan: Plan) -> list[Input]:
 
 @cache
 def _pool() -> bytes:
-    """A half of libraries, a quarter of Python's modules, a quarter of random bytes: compresses about as the wheels do."""
+    """Half libraries, a quarter each of Python modules and of random bytes: compresses about as the wheels do."""
     random_part, quarter = random.Random(0).randbytes(POOL // 4), POOL // 4
     found = bytearray()
     for folder, names, share in ((Path("/usr/lib"), "*.so*", 2), (Path(sysconfig.get_path("stdlib")), "*.py", 1)):
