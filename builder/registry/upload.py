@@ -103,7 +103,7 @@ class _Upload:
             except TransientError as error:
                 if not budget.again(error.pause):
                     raise
-                self._is_known = not self._in_parts
+                self._is_known = not self._in_parts or self._url is None
                 if not self._in_parts:
                     self._restart()
                 continue

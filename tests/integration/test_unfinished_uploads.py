@@ -71,6 +71,13 @@ def test_a_broken_connection_costs_nothing(registry: StrictRegistry, tmp_path: P
     assert left(tmp_path) == []
 
 
+def test_an_upload_that_could_not_start_starts_later(registry: StrictRegistry) -> None:
+    # More than the attempts of one request.
+    registry.busy = 5
+    upload(registry.host)
+    assert stored(registry) == BLOB
+
+
 def test_a_killed_process_costs_nothing(registry: StrictRegistry, tmp_path: Path) -> None:
     (tmp_path / "blob").write_bytes(BLOB)
     command = [sys.executable, "-c", PUSH, registry.host, DIGEST, str(tmp_path / "blob")]

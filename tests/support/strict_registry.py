@@ -62,6 +62,8 @@ class StrictRegistry:
     pause: float = 0.0
     """Seconds between two megabytes of a body."""
     methods: tuple[str, ...] = ("POST", "PATCH", "PUT", "GET", "HEAD")
+    busy: int = 0
+    """The next POSTs that are answered with 503."""
 
 
 class _Refused(Exception):
@@ -79,6 +81,10 @@ class _Handler(BaseHTTPRequestHandler):
         body = self._body()
         if self.command not in self.registry.methods:
             self._answer(405)
+            return None
+        if self.command == "POST" and self.registry.busy:
+            self.registry.busy -= 1
+            self._answer(503)
             return None
         url = urlsplit(self.path)
         query = {name: values[-1] for name, values in parse_qs(url.query).items()}
