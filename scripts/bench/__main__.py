@@ -26,6 +26,7 @@ from place import ROOT, Place, remove
 from report import write
 from stack import stack
 from transfer import transfer
+from variable import variable
 
 CASES: dict[str, Callable[[Place], Iterator[Row]]] = {
     "start": start,
@@ -34,6 +35,7 @@ CASES: dict[str, Callable[[Place], Iterator[Row]]] = {
     "stack": stack,
     "cores": cores,
     "transfer": transfer,
+    "variable": variable,
     "nccl": nccl,
     "nccl-all": nccl_all,
 }
