@@ -1,4 +1,4 @@
-"""The producer of `files` layers: unpacks locked inputs in this process and streams them into the blob."""
+"""The producer of `files` layers: unpacks locked inputs and streams them into the blob."""
 
 from __future__ import annotations
 
