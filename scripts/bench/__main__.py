@@ -2,9 +2,9 @@
 
     python scripts/bench [CASE...] [--runs N] [--out FOLDER]
 
-Writes speed.md, speed.json and a picture of each curve to FOLDER (default: docs). Downloads are kept, all else is
-removed. Exit status 1 when a target is missed, 0 otherwise. A case whose peers are not on this machine is left out, and
-said so. Run it on a machine that does nothing else.
+Writes speed.md, speed.json and a picture of each curve to FOLDER (default: docs), where the results of other cases
+stay. Downloads are kept, all else is removed. Exit status 1 when a target is missed, 0 otherwise. A case whose peers are
+not on this machine is left out, and said so. Run it on a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cores import cores
 from layers import layers
 from measure import Failed, Row
 from place import ROOT, Place, remove
-from report import write
+from report import Run, machine, write
 from stack import stack
 from transfer import transfer
 from variable import variable
@@ -58,30 +58,28 @@ def main() -> int:
         parser.error(f"there is no case {unknown[0]}")
     cases = arguments.cases or [case for case in CASES if case not in SLOW]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "builder-tests"
-    rows: list[Row] = []
+    runs = f" --runs {arguments.runs}" if arguments.runs != 3 else ""
+    missed = False
     for case in cases:
         place = Place(cache / "bench", cache / "inputs", max(arguments.runs, 1), arguments.base)
         remove(place.folder)
         place.folder.mkdir(parents=True)
+        rows: list[Row] = []
         try:
             for row in CASES[case](place):
                 rows.append(row)
+                missed |= row.holds is False
                 print(f"{row.work}: {row.seconds:.2f} s" + (f", {row.ratio:.2f} x {row.peer}" if row.ratio else ""))
         except Failed as error:
             print(f"bench: {case} failed: {error}", file=sys.stderr)
             return 1
         except OSError as error:
             print(f"bench: {case} is left out: {error}", file=sys.stderr)
+        else:
+            write([Run(case, machine(), f"python scripts/bench {case}{runs}", rows)], arguments.out)
         finally:
             remove(place.folder)
-    words = [
-        "python",
-        "scripts/bench",
-        *arguments.cases,
-        *(["--runs", str(arguments.runs)] if arguments.runs != 3 else []),
-    ]
-    write(rows, arguments.out, " ".join(words))
-    return int(any(row.holds is False for row in rows))
+    return int(missed)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ import json
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from measure import Row, spread
+from measure import Row, Sample, spread
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 560, 240, 60, 40
 
@@ -30,47 +30,77 @@ def machine() -> dict[str, Any]:
     }
 
 
-def as_json(rows: Sequence[Row], about: dict[str, Any]) -> str:
-    """Every sample of every row."""
-    return json.dumps({"machine": about, "rows": [asdict(row) for row in rows]}, indent=2) + "\n"
+@dataclass(frozen=True)
+class Run:
+    """The rows of one case, and the machine and the command that made them."""
+
+    case: str
+    machine: dict[str, Any]
+    command: str
+    rows: Sequence[Row]
 
 
-def as_markdown(rows: Sequence[Row], about: dict[str, Any], command: str) -> str:
-    """A page: the machine, the table, and a picture for each curve."""
-    where = (
-        f"{about['architecture']}, {about['processors']} processors, {about['memory_gb']} GB of memory, "
-        f"Python {about['python']}, Linux {about['kernel']}"
-    )
+def read(folder: Path) -> list[Run]:
+    """The runs of speed.json in a folder; none if there is no such file."""
+    file = folder / "speed.json"
+    if not file.exists():
+        return []
+    runs = []
+    for run in json.loads(file.read_text("utf-8")):
+        rows = [
+            Row(**{**row, **{side: [Sample(**sample) for sample in row[side]] for side in ("ours", "theirs")}})
+            for row in run["rows"]
+        ]
+        runs.append(Run(**{**run, "rows": rows}))
+    return runs
+
+
+def write(new: Sequence[Run], folder: Path) -> None:
+    """Write speed.md, speed.json, and speed-CASE.svg for each curve. Runs of other cases that are there stay."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = {run.case: run for run in (*read(folder), *new)}
+    runs = sorted(made.values(), key=lambda run: (str(run.machine), list(made).index(run.case)))
+    (folder / "speed.json").write_text(json.dumps([asdict(run) for run in runs], indent=1) + "\n", "utf-8")
+    (folder / "speed.md").write_text(as_markdown(runs), "utf-8")
+    for run in runs:
+        if points := _curve(run):
+            (folder / f"speed-{run.case}.svg").write_text(_svg(points), "utf-8")
+
+
+def as_markdown(runs: Sequence[Run]) -> str:
+    """A page: for each machine a table, and a picture for each curve."""
     lines = [
         "# Speed",
         "",
-        f"Measured on {about['date']}: {where}. The command:",
-        "",
-        f"    {command}",
-        "",
+        "`builder` against what people would use instead, on the same inputs in the same run.",
         "Times are medians of runs in turns; ± is the largest difference from the median. CPU seconds and memory are",
         "those of the command, without daemons that work for it. A ratio is the time of `builder` by that of the peer.",
         "",
-        "| work | runs | seconds | CPU s | MB | peer | seconds | ratio | target | holds |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-        *map(_line, rows),
-        "",
     ]
-    if notes := list(dict.fromkeys(f"* {row.work}: {row.note}." for row in rows if row.note)):
-        lines += [*notes, ""]
-    for name, _ in _curves(rows):
-        lines += [f"![seconds of {name}, by size](speed-{name}.svg)", ""]
+    for text, group in groupby(runs, key=lambda run: _where(run.machine)):
+        same = list(group)
+        rows = [row for run in same for row in run.rows]
+        lines += [
+            f"## {text}",
+            "",
+            "| work | runs | seconds | CPU s | MB | peer | seconds | ratio | target | holds |",
+            "|---|---|---|---|---|---|---|---|---|---|",
+            *map(_line, rows),
+            "",
+        ]
+        lines += [f"* {note}" for note in dict.fromkeys(f"{row.work}: {row.note}." for row in rows if row.note)]
+        lines += ["", "    " + "\n    ".join(dict.fromkeys(run.command for run in same)), ""]
+        for run in same:
+            if _curve(run):
+                lines += [f"![seconds of {run.case}, by size](speed-{run.case}.svg)", ""]
     return "\n".join(lines)
 
 
-def write(rows: Sequence[Row], folder: Path, command: str) -> None:
-    """Write speed.md, speed.json, and speed-CASE.svg for each curve."""
-    folder.mkdir(parents=True, exist_ok=True)
-    about = machine()
-    (folder / "speed.json").write_text(as_json(rows, about), "utf-8")
-    (folder / "speed.md").write_text(as_markdown(rows, about, command), "utf-8")
-    for name, points in _curves(rows):
-        (folder / f"speed-{name}.svg").write_text(_svg(points), "utf-8")
+def _where(about: dict[str, Any]) -> str:
+    return (
+        f"{about['date']}: {about['architecture']}, {about['processors']} processors, {about['memory_gb']} GB, "
+        f"Python {about['python']}, Linux {about['kernel']}"
+    )
 
 
 def _line(row: Row) -> str:
@@ -89,13 +119,10 @@ def _seconds(samples: Sequence[Any]) -> str:
     return f"{middle:.2f} ± {100 * spread(samples):.0f} %" if len(samples) > 1 else f"{middle:.2f}"
 
 
-def _curves(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    """The rows that are points of curves, by case."""
-    return [
-        (name, points)
-        for name, found in groupby(rows, lambda row: row.case)
-        if len(points := [row for row in found if row.size is not None]) > 1
-    ]
+def _curve(run: Run) -> list[Row]:
+    """The rows that are points of a curve, if there are two or more, each once."""
+    points = list({row.size: row for row in run.rows if row.size is not None}.values())
+    return points if len(points) > 1 else []
 
 
 def _svg(points: Sequence[Row]) -> str:
@@ -117,7 +144,7 @@ def _svg(points: Sequence[Row]) -> str:
         ]
 
     labels = [
-        f'<text x="{_LEFT + number * step:.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{row.size:,}</text>'
+        f'<text x="{_LEFT + number * step:.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle" fill="gray">{row.size:,}</text>'
         for number, row in enumerate(points)
     ]
     axis = f'<path d="M{_LEFT} {_BOTTOM}V{_HEIGHT - _BOTTOM}H{_WIDTH - _LEFT}" fill="none" stroke="gray"/>'
