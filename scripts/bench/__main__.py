@@ -3,8 +3,8 @@
     python scripts/bench [CASE...] [--runs N] [--out FOLDER]
 
 Writes speed.md, speed.json and a picture of each curve to FOLDER (default: docs), where the results of other cases
-stay. Downloads are kept, all else is removed. Exit status 1 when a target is missed, 0 otherwise. A case whose peers are
-not on this machine is left out, and said so. Run it on a machine that does nothing else.
+stay. Downloads are kept, all else is removed. Exit status 1 when a target is missed, 0 otherwise. A case whose peers
+are not on this machine is left out, and said so. Run it on a machine that does nothing else.
 """
 
 from __future__ import annotations

@@ -144,10 +144,10 @@ def _svg(points: Sequence[Row]) -> str:
         ]
 
     labels = [
-        f'<text x="{_LEFT + number * step:.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle" fill="gray">{row.size:,}</text>'
+        f'<text x="{_LEFT + number * step:.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{row.size:,}</text>'
         for number, row in enumerate(points)
     ]
     axis = f'<path d="M{_LEFT} {_BOTTOM}V{_HEIGHT - _BOTTOM}H{_WIDTH - _LEFT}" fill="none" stroke="gray"/>'
     curves = line(ours, "builder", "#2563eb") + (line(theirs, points[0].peer, "#b45309") if theirs else [])
-    box = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="12"'
+    box = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="12" fill="gray"'
     return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" {box}>', axis, *curves, *labels, "</svg>", ""])
