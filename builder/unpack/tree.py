@@ -122,6 +122,9 @@ def _add_parents(tree: dict[str, Entry], path: str) -> int:
             added += len(parent)
         elif existing.kind != "dir":
             raise UnpackError(f"{path} lies below {parent}, which is not a directory", id="layer-path-below-file")
+        else:
+            # Its own parents are there, or come when it is its turn: thousands of deep paths took minutes.
+            break
         parent = parent.rpartition("/")[0]
     return added
 

@@ -26,6 +26,8 @@ _LARGEST_SCRIPT, _LARGEST_RECORD, _LARGEST_TEXT = 32 << 20, 8 << 20, 1 << 20
 """Bytes of a script, of RECORD (the longest of a known wheel has 2 MB), and of METADATA and entry_points.txt."""
 _LARGEST_TABLE = 16 << 20
 """Bytes of the table of a zip, which zipfile reads into memory; about a hundred for a file."""
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""Those of wheels on indexes."""
 _GAP = re.compile(r"[^\S\n]{100}")
 """White space within a line of entry_points.txt: the time of configparser is quadratic in it."""
 
@@ -127,6 +129,9 @@ def _open(path: Path, label: str, budget: Budget) -> zipfile.ZipFile:
     except zipfile.BadZipFile as error:
         raise UnpackError(f"{label}: not a wheel: {error}", id="wheel-invalid") from error
     files = archive.infolist()
+    if other := [info.filename for info in files if info.compress_type not in _COMPRESSIONS]:
+        # zipfile inflates a megabyte of bzip2 or LZMA at once, which can be many gigabytes.
+        raise UnpackError(f"{label}: {other[0][:200]!r} is not compressed with deflate", id="wheel-compression-unknown")
     budget.take(label, "files", len(files))
     # A member is read up to this size, and its checksum is compared.
     budget.take(label, "bytes", sum(info.file_size for info in files))
@@ -155,7 +160,8 @@ def _small(archive: zipfile.ZipFile, info: zipfile.ZipInfo, label: str, most: in
     """The content of a member that is read in one piece; most: its largest size in bytes."""
     if info.file_size > most:
         raise UnpackError(f"{label}: {info.filename} has more than {most >> 20} MB", id="wheel-member-too-large")
-    return archive.read(info)
+    # Not `archive.read`, which inflates all that there is, whatever the size in the table says.
+    return b"".join(_read(archive, info, label))
 
 
 def _recorded(archive: zipfile.ZipFile, info_dir: str, label: str) -> dict[str, str]:

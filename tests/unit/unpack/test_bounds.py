@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
 import struct
 import tarfile
+import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from builder.unpack.entry import UnpackError
+from builder.unpack.entry import UnpackError, from_bytes
 from builder.unpack.spool import Spool
-from builder.unpack.tree import entries
+from builder.unpack.tree import entries, normalise
 from tests.support.debs import PASSWD, ar, deb
 from tests.support.errors import fails
 from tests.support.limits import ends
@@ -74,6 +78,24 @@ def declared(size: int) -> bytes:
     return bytes(data)
 
 
+def understated(content: bytes, method: int) -> bytes:
+    """A wheel whose table says that the content unpacks to one byte, "["."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as made:
+        made.writestr("tool-1.0.dist-info/RECORD", "")
+        made.writestr("tool-1.0.dist-info/entry_points.txt", content)
+        member = made.infolist()[-1]
+        member.compress_type, member.file_size, member.CRC = method, 1, zlib.crc32(b"[")
+    return out.getvalue()
+
+
+def deflated() -> bytes:
+    """Of two gigabytes."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    start = packer.compress(b"[") + packer.flush(zlib.Z_FULL_FLUSH)
+    return start + (packer.compress(bytes(1 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)) * 2048
+
+
 def large_table() -> bytes:
     data = bytearray(wheel("tool", {"tool.py": "x"}))
     place = data.index(b"PK\5\6")
@@ -89,6 +111,11 @@ WHEELS: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: wheel("tool", {f"tool-1.0.data/scripts/{name}": bytes(31 << 20) for name in "abcde"}),
         "unpacks-too-large",
     ),
+    "more than the table says": (
+        lambda: understated(deflated(), zipfile.ZIP_DEFLATED),
+        "wheel-entry-points-invalid",
+    ),
+    "another compression": (lambda: understated(bz2.compress(b"["), zipfile.ZIP_BZIP2), "wheel-compression-unknown"),
     "a gap in a line of entry points": (
         lambda: archive(
             {
@@ -124,6 +151,13 @@ def test_a_wheel(case: str, tmp_path: Path) -> None:
     make, id = WHEELS[case]
     (tmp_path / "tool.whl").write_bytes(make())
     refused(tmp_path, {"wheels": [{"file": "tool.whl"}], "scheme": {"site": "usr/lib/x"}}, id)
+
+
+def test_many_files_of_one_deep_folder() -> None:
+    """A package of 230 kB."""
+    folder = "usr/" + "a/" * 1980
+    found = [from_bytes(f"{folder}{number}", b"") for number in range(15_000)]
+    ends(lambda: normalise(found, is_root=False))
 
 
 def refused(folder: Path, spec: dict[str, object], id: str) -> None:
