@@ -65,8 +65,8 @@ def read_dynamic(read: Read, found: list[Section] | None = None) -> Dynamic:
             raise ValueError(f"damaged ELF file: {row.name}: {error}") from error
     machine = machine_of(read(0, 20)) or 0
     runpath = _split(words.get(_DT_RUNPATH, []))
-    # ld.so ignores DT_RPATH where DT_RUNPATH is present.
-    rpath = () if runpath else _split(words.get(_DT_RPATH, []))
+    # ld.so ignores DT_RPATH where DT_RUNPATH is present, also an empty one.
+    rpath = () if _DT_RUNPATH in words else _split(words.get(_DT_RPATH, []))
     soname = words.get(_DT_SONAME, [""])[0]
     needed = tuple(name for tag in (_DT_NEEDED, *_DT_OTHERS) for name in words.get(tag, ()))
     listed = [
@@ -136,7 +136,8 @@ def _few(count: int) -> int:
 
 
 def _split(paths: list[str]) -> tuple[str, ...]:
-    parts = tuple(part for path in paths for part in path.split(":") if part)
+    # An empty part is the working directory.
+    parts = tuple(part for path in paths if path for part in path.split(":"))
     if len(parts) > _MOST_FOLDERS:
         raise ValueError(f"damaged ELF file: more than {_MOST_FOLDERS} folders of libraries")
     return parts

@@ -25,7 +25,8 @@ _SETTINGS = {"Cmd", "Entrypoint", "Env", "Labels", "WorkingDir", "ExposedPorts"}
 _OPENS = re.compile(r"VLLM_(?:ALLOW_INSECURE_SERIALIZATION|ALLOW_RUNTIME_LORA_UPDATING|SERVER_DEV_MODE)")
 _ASKS = re.compile(
     r"(?i:https?|all)_(?i:proxy)|HF_(?:INFERENCE_)?ENDPOINT|SSL_CERT_(?:FILE|DIR)|(?:REQUESTS|CURL)_CA_BUNDLE|SSLKEYLOGFILE"
-    r"|(?:PIP|UV)_(?:\w+_)?INDEX(?:_URL)?"
+    r"|(?:PIP|UV)_(?:\w+_)?INDEX(?:_URL)?|OTEL_EXPORTER_\w*ENDPOINT|VLLM_USAGE_STATS_SERVER|FLASHINFER_CUBINS_REPOSITORY"
+    r"|(?:AWS|S3)_ENDPOINT_URL(?:_S3)?"
 )
 _UNSET: tuple[Any, ...] = (None, "", False, 0, [], {})
 

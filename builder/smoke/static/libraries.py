@@ -23,6 +23,7 @@ LOADER_FILES = ("etc/ld.so.cache", "etc/ld.so.conf", "etc/ld.so.conf.d/*")
 _MOUNTED = re.compile(
     r"(?<!/stubs)/lib(?:cuda|cudadebugger|nvcuvid|nvoptix|nvidia-[a-z0-9-]+|nccl-[a-z-]+)\.so(?:\.[0-9]+)*$"
 )
+_PROCESSORS = re.compile(r"(.*?)/(?:(?:tls|atomics|aarch64)/|glibc-hwcaps/[^/]+/)+([^/]+)")
 _RUNTIME = ("libc.so.6", "libstdc++.so.6", "libgcc_s.so.1")
 
 _LIBSTDCXX = {"2.35": "3.4.30", "2.36": "3.4.30", "2.39": "3.4.33", "2.41": "3.4.33"}
@@ -62,13 +63,21 @@ def elf_ours(context: Context, *, allowed: Sequence[str] = ()) -> str:
         elif entry.object is not None and entry.object.dynamic is not None:
             places = {*entry.object.dynamic.rpath, *entry.object.dynamic.runpath}
             bad += [
-                f"/{path} loads from {folder!r}, where everyone may write"
-                for folder in places
-                if is_open(context, folder)
+                f"/{path} loads from {problem}" for folder in sorted(places) if (problem := _place(context, folder))
             ]
     if bad:
         raise CheckFailed(first_few(bad))
     return f"{count} ELF files"
+
+
+def _place(context: Context, folder: str) -> str:
+    """What is wrong with a folder in which a library looks for others; "" for nothing."""
+    text = repr(folder[:200])
+    if "$" in folder.replace("${ORIGIN}", "").replace("$ORIGIN", ""):
+        return f"{text}, to which the loader gives another name"
+    if not folder.startswith(("/", "$ORIGIN", "${ORIGIN}")):
+        return f"{text}, a folder of the working directory"
+    return f"{text}, where everyone may write" if is_open(context, folder) else ""
 
 
 def _ours(context: Context) -> Iterator[tuple[str, Entry]]:
@@ -167,6 +176,11 @@ def libraries(context: Context, *, allowed: Sequence[str] = ()) -> str:
         for path, entry in context.tree.entries.items()
         if ".so" in path and _MOUNTED.search(path) and entry.kind != "dir" and context.is_ours(entry.layer)
     ]
+    bad += _before(context)
+    for name, paths in Loader(context.tree, context.image.env).cache.items():
+        # ldconfig does not write that, and no check compares libraries of other names.
+        other = [path for path in paths if posixpath.basename(path) != name and context.tree.exists(path)]
+        bad += [f"{path} is loaded in place of {name}, by ld.so.cache" for path in other if _is_ours(context, path)]
     first: dict[str, str] = {}
     for path in searched(context):
         name, real = posixpath.basename(path), context.tree.resolve(path)
@@ -178,6 +192,19 @@ def libraries(context: Context, *, allowed: Sequence[str] = ()) -> str:
     if bad:
         raise CheckFailed(first_few(bad))
     return f"{len(first)} libraries where the loader looks"
+
+
+def _is_ours(context: Context, path: str) -> bool:
+    return context.is_ours(context.tree.stat(path).layer)
+
+
+def _before(context: Context) -> Iterator[str]:
+    """Our libraries in folders for some processors, where the loader of glibc before 2.37 looks first."""
+    for path, entry in context.tree.entries.items():
+        if ".so" in path and context.is_ours(entry.layer) and (found := _PROCESSORS.fullmatch(path)):
+            other = f"{found[1]}/{found[2]}"
+            if other in context.tree.entries:
+                yield f"/{path} is loaded in place of /{other}"
 
 
 def searched(context: Context) -> list[str]:

@@ -91,7 +91,7 @@ class Loader:
         if (path, folders) not in self._search:
             short = (folder for folder in folders if folder.count("$") <= _MOST_ORIGINS)
             named = [_expand(folder, path) for folder in short]
-            self._search[path, folders] = [folder for folder in named if len(folder) <= LONGEST_PATH]
+            self._search[path, folders] = [each for each in named if each.startswith("/") and len(each) <= LONGEST_PATH]
         return self._search[path, folders]
 
     def cached(self, name: str) -> list[str]:

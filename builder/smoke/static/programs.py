@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from builder.smoke.check import CheckFailed, check_kind
+from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.tree import PathNotFound
-from builder.smoke.static.context import MOST_FOLDERS, Context, Reads
-from builder.smoke.static.files import is_open
+from builder.smoke.static.context import Context, Reads
 from builder.smoke.static.libraries import ELF, LOADER_FILES, searched
 from builder.smoke.static.loader import Loader
+from builder.smoke.static.variables import loading_variables, naming_variables
 from builder.text import first_few
 from builder.unpack.root import STATUS_D
 
-_PRELOADS = ("LD_PRELOAD", "LD_AUDIT", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT", "PYTHONBREAKPOINT", "PYTHONPATH")
-_LOADS = re.compile(
-    r"LD_(?!LIBRARY_PATH$)\w+|GLIBC_TUNABLES|GCONV_PATH|BASH_ENV|ENV|OPENSSL_(?:CONF|MODULES|ENGINES)"
-    r"|PYTHON(?!(?:UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|IOENCODING|UTF8|FAULTHANDLER|NOUSERSITE|SAFEPATH)$)\w+"
-    r"|\w+_INJECTION(?:32|64)_PATH|NCCL_\w+_PLUGIN|BASH_FUNC_.*|BASHOPTS|SHELLOPTS|PS4|PROMPT_COMMAND"
-    r"|TRITON_CACHE_MANAGER|NVCC_(?:PRE|AP)PEND_FLAGS|(?:IBV|RDMAV)_DRIVERS|OMP_TOOL_LIBRARIES|PERL5(?:DB|LIB|OPT)"
-    r"|GIT_(?:EXEC_PATH|SSH|SSH_COMMAND|EXTERNAL_DIFF|ASKPASS)|(?:NODE|RUBY)_?OPT(?:IONS)?|JAVA_TOOL_OPTIONS"
-)
-"""Variables that name code to load, or change how the loader or Python finds or runs it."""
-_COMPILERS = re.compile(r"CC|CXX|CUDAHOSTCXX")
-_USUAL = ("", "cc", "c++", "gcc", "g++", "clang", "clang++")
-_CACHES = re.compile(
-    r"\w+_CACHE(?:_DIR|_PATH|_ROOT|_HOME)?|TRITON_HOME|TORCH_EXTENSIONS_DIR|FLASHINFER_WORKSPACE_BASE|HF_HOME"
-)
-"""Variables that name the programs that compile at run time, and folders out of which compiled code is loaded."""
 _NAMES_LIBRARIES = re.compile(
     r"(?:etc|usr/lib)/ssl/openssl\.cnf|etc/nsswitch\.conf|etc/libibverbs\.d/[^/]+|etc/OpenCL/vendors/[^/]+"
     r"|.*/gconv/gconv-modules(?:\.cache|\.d/[^/]+)?"
@@ -129,25 +116,19 @@ def _runs(context: Context, path: str, most: int = 4) -> bool:
     return entry.machine is not None or (name.startswith("/") and _runs(context, name, most - 1))
 
 
-@check_kind("static", "preloads", Reads(keeps=lambda image, args: ("etc/ld.so.preload",)))
+def _kept_by_preloads(image: OpenedImage, args: Mapping[str, Any]) -> Sequence[str]:
+    return ("etc/ld.so.preload", *LOADER_FILES)
+
+
+@check_kind("static", "preloads", Reads(keeps=_kept_by_preloads, scan=ELF))
 def preloads(context: Context) -> str:
     """Nothing is loaded into every process: no /etc/ld.so.preload, no file above the first layer that names libraries
     for others, and no variable of the loader, Python, the shell, compilers, CUDA or NCCL does it. On a base, only the
-    worst of these variables count: the others may be the base's."""
-    env = context.image.env
-    bad = [f"the variable {name}" for name in _PRELOADS if env.get(name)]
+    worst of these variables count: the others may be the base's. No variable names a program or library that neither
+    PATH nor the loader finds."""
+    bad = list(loading_variables(context))
     if not context.base:
-        other = [name for name in env if _LOADS.fullmatch(name) and name not in _PRELOADS]
-        bad += [f"the variable {name}" for name in other if env[name] not in ("", "none")]
-        named = [name for name in env if _COMPILERS.fullmatch(name) and env[name] not in _USUAL]
-        bad += [f"the variable {name}" for name in named] + list(_caches(context))
-        folders = env.get("LD_LIBRARY_PATH", "/").replace(";", ":").split(":")
-        bad += ["too many folders in LD_LIBRARY_PATH"] if len(folders) > MOST_FOLDERS else []
-        for folder in folders[:MOST_FOLDERS]:
-            if not folder.startswith("/"):
-                bad.append("the working directory, by LD_LIBRARY_PATH")
-            elif is_open(context, folder):
-                bad.append(f"{folder}, where everyone may write, by LD_LIBRARY_PATH")
+        bad += naming_variables(context, {*searched(context), *mapped_libraries(context)[0]})
     entry = context.tree.get("etc/ld.so.preload")
     if entry is not None and (entry.size or entry.kind != "file"):
         bad.append("/etc/ld.so.preload")
@@ -155,23 +136,6 @@ def preloads(context: Context) -> str:
     if bad:
         raise CheckFailed(f"loads code into every process: {first_few(bad)}")
     return "none"
-
-
-def _caches(context: Context) -> Iterator[str]:
-    """The variables of caches that have compiled code of ours in them."""
-    named = [(name, value) for name, value in context.image.env.items() if _CACHES.fullmatch(name)]
-    if len(named) > MOST_FOLDERS:
-        yield "too many variables of caches"
-    places: dict[str, str] = {}
-    for name, value in named[:MOST_FOLDERS]:
-        if context.tree.exists(value) and (where := context.tree.resolve(value)):
-            places[f"{where}/"] = name
-    for path, item in context.tree.entries.items() if places else ():
-        is_code = item.machine is not None or path.endswith((".py", ".pyc", ".cubin"))
-        if is_code and context.is_ours(item.layer) and path.startswith(tuple(places)):
-            name = next(name for place, name in places.items() if path.startswith(place))
-            yield f"/{path}, out of the cache of the variable {name}"
-            return
 
 
 def _naming(context: Context) -> Iterator[str]:

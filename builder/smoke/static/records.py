@@ -157,9 +157,17 @@ def _leading_out(context: Context) -> Iterator[str]:
 
 
 def _script_folders(context: Context) -> frozenset[str]:
-    """The folders that come first in sys.path: that of a script in PATH, and the working directory for `python -m`."""
-    folders = [*context.path, context.image.settings.get("WorkingDir") or "/"]
-    return frozenset(folder.strip("/") for folder in folders)
+    """The folders that come first in sys.path: that of a script in PATH or that a link there leads to, and the working
+    directory for `python -m`; with links followed, as Python follows them."""
+    tree, found = context.tree, set()
+    for folder in (*context.path, context.image.settings.get("WorkingDir") or "/"):
+        found.add(posixpath.normpath(folder).strip("/"))
+        if tree.exists(folder):
+            found.add(tree.resolve(folder))
+    for path in [path for folder in found if folder for path in tree.inside(folder)]:
+        if tree.entries[path].kind == "symlink" and tree.exists(path) and tree.stat(path).script:
+            found.add(posixpath.dirname(tree.resolve(path)))
+    return frozenset(found)
 
 
 def _imported(path: str, name: str, scripts: Collection[str]) -> bool:

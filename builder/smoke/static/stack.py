@@ -92,7 +92,10 @@ def nccl_conf(context: Context, *, allowed: Sequence[str] = ()) -> str:
 
     They would override nothing that is visible in the recipe or the environment (NCCL's user guide, nccl.conf).
     """
-    paths = [path for path in _NCCL_FILES if (entry := context.tree.get(path)) and context.is_ours(entry.layer)]
+    home = context.image.env.get("HOME") or "/"
+    at_home = [context.tree.resolve(home)] if context.tree.exists(home) else []
+    names = dict.fromkeys([*_NCCL_FILES, *(f"{folder}/.nccl.conf".lstrip("/") for folder in at_home)])
+    paths = [path for path in names if (entry := context.tree.get(path)) and context.is_ours(entry.layer)]
     named = context.image.env.get("NCCL_CONF_FILE")
     bad = [f"/{path}" for path in paths if not allowed_by(path, allowed)]
     if named and not allowed_by(named.lstrip("/"), allowed):

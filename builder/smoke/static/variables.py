@@ -1,0 +1,111 @@
+"""The variables of an image that decide which code is loaded: by a name that is known, or by a path to code of ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+
+from builder.smoke.image.tree import PathNotFound
+from builder.smoke.static.context import MOST_FOLDERS, Context
+from builder.smoke.static.files import is_open
+
+_PRELOADS = ("LD_PRELOAD", "LD_AUDIT", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT", "PYTHONBREAKPOINT", "PYTHONPATH")
+_LOADS = re.compile(
+    r"LD_(?!LIBRARY_PATH$)\w+|GLIBC_TUNABLES|GCONV_PATH|BASH_ENV|ENV|OPENSSL_(?:CONF|MODULES|ENGINES)"
+    r"|PYTHON(?!(?:UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|IOENCODING|UTF8|FAULTHANDLER|NOUSERSITE|SAFEPATH)$)\w+"
+    r"|\w+_INJECTION(?:32|64)_PATH|NCCL_\w+_PLUGIN|BASH_FUNC_.*|BASHOPTS|SHELLOPTS|PS4|PROMPT_COMMAND"
+    r"|TRITON_CACHE_MANAGER|NVCC_(?:PRE|AP)PEND_FLAGS|(?:IBV|RDMAV)_DRIVERS|OMP_TOOL_LIBRARIES|PERL5(?:DB|LIB|OPT)"
+    r"|GIT_(?:EXEC_PATH|SSH|SSH_COMMAND|EXTERNAL_DIFF|ASKPASS)|(?:NODE|RUBY)_?OPT(?:IONS)?|JAVA_TOOL_OPTIONS"
+    r"|VLLM_(?:CUDART_SO|RUST_FRONTEND|LOGGING_CONFIG|CUDA_COMPATIBILITY|MODEL_REDIRECT)_PATH|LLVM_PASS_PLUGIN_PATH"
+    r"|TRITON_(?:KERNEL_OVERRIDE|OVERRIDE_DIR|PASS_PLUGIN_PATH|PLUGIN_(?:DIRS|PATHS))|FLASHINFER_(?:NVCC|CUBIN_DIR)"
+    r"|DG_JIT_\w+_COMPILER|NUMBA_CUDA_DRIVER|CUTE_DSL_LIBS|TVM_LIBRARY_PATH|NVSHMEM_\w+_PLUGIN|UCX_MODULE_DIR"
+    r"|HWLOC_PLUGINS_PATH|FI_PROVIDER_PATH|(?:OMPI|PMIX|PRTE)_MCA_\w+"
+)
+"""Variables that name code to load, or change how the loader, Python or a program finds or runs it."""
+_COMPILERS = re.compile(r"CC|CXX|CUDAHOSTCXX")
+_USUAL = ("", "cc", "c++", "gcc", "g++", "clang", "clang++")
+_CACHES = re.compile(
+    r"\w+_CACHE(?:_DIR|_PATH|_ROOT|_HOME)?|TRITON_HOME|TORCH_EXTENSIONS_DIR|FLASHINFER_WORKSPACE_BASE|HF_HOME|HOME"
+    r"|XDG_(?:CONFIG|DATA)_HOME|VLLM_CONFIG_ROOT|TORCH_HOME"
+)
+"""Variables that name the programs that compile at run time, and folders out of which compiled code is loaded."""
+_LISTS = ("PATH", "LD_LIBRARY_PATH")
+_JUDGED = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
+"""The check `ptxas` reads what these name."""
+_MOST_NAMES = 500
+"""Paths in variables that are looked up."""
+
+
+def loading_variables(context: Context) -> Iterator[str]:
+    """The variables that load code by their names, in a few words each. On a base, only the worst of them."""
+    env = context.image.env
+    yield from (f"the variable {name}" for name in _PRELOADS if env.get(name))
+    if context.base:
+        return
+    other = [name for name in env if _LOADS.fullmatch(name) and name not in _PRELOADS]
+    yield from (f"the variable {name}" for name in other if env[name] not in ("", "none"))
+    yield from (f"the variable {name}" for name in env if _COMPILERS.fullmatch(name) and env[name] not in _USUAL)
+    yield from _caches(context)
+    folders = env.get("LD_LIBRARY_PATH", "/").replace(";", ":").split(":")
+    if len(folders) > MOST_FOLDERS:
+        yield "too many folders in LD_LIBRARY_PATH"
+    for folder in folders[:MOST_FOLDERS]:
+        if "$" in folder:
+            yield f"{folder[:100]}, to which the loader gives another name, by LD_LIBRARY_PATH"
+        elif not folder.startswith("/"):
+            yield "the working directory, by LD_LIBRARY_PATH"
+        elif is_open(context, folder):
+            yield f"{folder}, where everyone may write, by LD_LIBRARY_PATH"
+
+
+def naming_variables(context: Context, libraries: Collection[str]) -> Iterator[str]:
+    """Other variables that name a program of ours outside of PATH, or a library that is none of `libraries`: those
+    that the loader finds or torch maps."""
+    left = _MOST_NAMES
+    known: set[str] | None = None
+    for name, value in context.image.env.items():
+        if name in _LISTS or name in _JUDGED or _LOADS.fullmatch(name):
+            continue
+        for path in re.split("[:;, ]", value)[:MOST_FOLDERS]:
+            if not path.startswith("/"):
+                continue
+            left -= 1
+            if left < 0:
+                yield "too many variables with paths"
+                return
+            try:
+                real = context.tree.resolve(path)
+            except PathNotFound:
+                continue
+            entry = context.tree.entries.get(real)
+            if entry is None or entry.kind != "file" or not (entry.machine is not None or entry.script):
+                continue
+            if known is None:
+                known = {context.tree.resolve(path) for path in libraries} | set(_in_path(context))
+            if real not in known:
+                yield f"the variable {name}, which names {path[:200]}"
+
+
+def _in_path(context: Context) -> Iterator[str]:
+    """The programs in the folders of PATH, with links followed."""
+    for folder in context.path:
+        if context.tree.exists(folder):
+            inside = context.tree.inside(context.tree.resolve(folder))
+            yield from (context.tree.resolve(path) for path in inside if context.tree.exists(path))
+
+
+def _caches(context: Context) -> Iterator[str]:
+    """The variables of caches that have compiled code of ours in them."""
+    named = [(name, value) for name, value in context.image.env.items() if _CACHES.fullmatch(name)]
+    if len(named) > MOST_FOLDERS:
+        yield "too many variables of caches"
+    places: dict[str, str] = {}
+    for name, value in named[:MOST_FOLDERS]:
+        if context.tree.exists(value) and (where := context.tree.resolve(value)):
+            places[f"{where}/"] = name
+    for path, item in context.tree.entries.items() if places else ():
+        is_code = item.machine is not None or path.endswith((".py", ".pyc", ".cubin"))
+        if is_code and context.is_ours(item.layer) and path.startswith(tuple(places)):
+            name = next(name for place, name in places.items() if path.startswith(place))
+            yield f"/{path}, out of the cache of the variable {name}"
+            return
