@@ -179,8 +179,8 @@ def libraries(context: Context, *, allowed: Sequence[str] = ()) -> str:
     bad += _before(context)
     for name, paths in Loader(context.tree, context.image.env).cache.items():
         # ldconfig does not write that, and no check compares libraries of other names.
-        other = [path for path in paths if posixpath.basename(path) != name and context.tree.exists(path)]
-        bad += [f"{path} is loaded in place of {name}, by ld.so.cache" for path in other if _is_ours(context, path)]
+        renamed = [path for path in paths if posixpath.basename(path) != name and context.tree.exists(path)]
+        bad += [f"{path} is loaded in place of {name}, by ld.so.cache" for path in renamed if _is_ours(context, path)]
     first: dict[str, str] = {}
     for path in searched(context):
         name, real = posixpath.basename(path), context.tree.resolve(path)

@@ -41,7 +41,9 @@ def records(context: Context) -> str:
         entry = context.tree.get(listed)
         if entry is None:
             bad.append(f"/{listed} does not exist")
-        elif entry.layer == layer and entry.kind == "file":
+        elif entry.layer == layer and entry.kind != "file":
+            bad.append(f"/{listed} is a {entry.kind}, and no file with the content that RECORD says")
+        elif entry.layer == layer:
             sizes = {size for _, size in rows if size}
             if sizes and str(entry.size) not in sizes:
                 bad.append(f"/{listed} has {entry.size} bytes, not {' or '.join(sorted(sizes))}")

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from builder.smoke.static.run import run_static
-from tests.support.images import Files, distribution, elf, folder, layout, ld_cache, link, program
+from tests.support.images import SITE, Files, distribution, elf, folder, layout, ld_cache, link, program
 
 SCRIPT = program(b"#!/usr/bin/python3\n")
 ROOT: Files = {"usr/bin/python3": program(elf()), "usr/bin/vllm": SCRIPT}
 PATH = "PATH=/usr/bin"
 NCCL: Files = {
-    **distribution("torch", "2.9.0", {"usr/lib/python3/dist-packages/torch/lib/libtorch_cuda.so": elf()}),
-    "usr/lib/python3/dist-packages/torch/lib/libtorch_cuda.so": elf(needed=["libnccl.so.2"], rpath="/opt/nccl/lib"),
+    **distribution("torch", "2.9.0", {f"{SITE}/torch/lib/libtorch_cuda.so": elf()}),
+    f"{SITE}/torch/lib/libtorch_cuda.so": elf(needed=["libnccl.so.2"], rpath="/opt/nccl/lib"),
     "opt/nccl/lib/libnccl.so.2": elf(),
     "opt/other/libnccl.so.2": elf(),
 }
@@ -39,6 +39,19 @@ SHADOWS: dict[str, tuple[list[Files], dict[str, Any], set[str], str]] = {
         {"Env": [f"{PATH}:/usr/local/bin"]},
         {"imports"},
         "/opt/app/json.py",
+    ),
+    "a link to another file than the recorded one": (
+        [
+            ROOT,
+            {
+                **distribution("vllm", "0.20.0", {f"{SITE}/vllm/a.py": b"good"}),
+                f"{SITE}/vllm/a.py": link("/opt/a.py"),
+                "opt/a.py": b"evil",
+            },
+        ],
+        {"Env": [PATH]},
+        {"records"},
+        "vllm/a.py is a symlink",
     ),
     "a library of the working directory": (
         [ROOT, {"opt/lib/a.so": elf(runpath="$ORIGIN:")}],
