@@ -33,8 +33,8 @@ from builder.store.store import Store
 class Subject:
     """An image under test and its checks. layout: the folder with its blobs. results: the folder of its results.
 
-    base_layers: how many of the lowest layers are those of a pinned base; the others were made on top of it. gpu: the
-    image as docker gets it; None for a layout, which docker cannot run.
+    base_layers: how many of the lowest layers are those of a pinned base; the others were made on top of it. base: it,
+    when it is known. gpu: the image as docker gets it; None for a layout, which docker cannot run.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Subject:
     layout: Path
     results: Path
     base_layers: int
+    base: BaseImage | None
     gpu: GpuImage | None = None
 
 
@@ -76,8 +77,10 @@ def _built(request: PlanRequest, whole: bool) -> Subject:
     image = open_image(store.root, digest).knowing({layer.digest: layer.diff_id for layer in built.image.layers})
     diff_ids = {name: record.diff_id for name, record in built.records.items()}
     checks = (*checks_of(built.plan), planned_check(built.plan, diff_ids, built.image.base))
-    below = sum(layer.of_base for layer in built.image.layers)
-    return Subject(f"{request.recipe} {digest}", image, checks, store.root, results_folder(store.root), below, docker)
+    below, base = sum(layer.of_base for layer in built.image.layers), built.image.base
+    return Subject(
+        f"{request.recipe} {digest}", image, checks, store.root, results_folder(store.root), below, base, docker
+    )
 
 
 def _fetch_base(reference: str, store: Store) -> None:
@@ -91,21 +94,23 @@ def _fetch_base(reference: str, store: Store) -> None:
 def _layout(reference: str, request: PlanRequest | None) -> Subject:
     folder = Path(reference.removeprefix("oci:"))
     image = open_image(folder)
-    checks, below = _planned(image, request, open_store())
-    return Subject(reference, image, checks, folder, results_folder(folder), below)
+    checks, below, base = _planned(image, request, open_store())
+    return Subject(reference, image, checks, folder, results_folder(folder), below, base)
 
 
 def _remote(text: str, request: PlanRequest | None, whole: bool) -> Subject:
     reference = Reference.parse(text)
     store = open_store()
     image = fetch_image(reference, store) if whole else remote_image(reference)
-    checks, below = _planned(image, request, store)
+    checks, below, base = _planned(image, request, store)
     docker = _pulled(reference, image.digest, image.config_digest)
-    return Subject(str(reference), image, checks, store.root, results_folder(store.root), below, docker)
+    return Subject(str(reference), image, checks, store.root, results_folder(store.root), below, base, docker)
 
 
-def _planned(image: OpenedImage, request: PlanRequest | None, store: Store) -> tuple[tuple[Check, ...], int]:
-    """The checks of the image's plan, and how many of its lowest layers are those of a pinned base.
+def _planned(
+    image: OpenedImage, request: PlanRequest | None, store: Store
+) -> tuple[tuple[Check, ...], int, BaseImage | None]:
+    """The checks of the image's plan, how many of its lowest layers are those of a pinned base, and this base.
 
     Without a recipe, the base is the one of this project whose pin the image's label names.
     """
@@ -113,13 +118,13 @@ def _planned(image: OpenedImage, request: PlanRequest | None, store: Store) -> t
         named = (image.settings.get("Labels") or {}).get(BASE_DIGEST)
         pins = (base.pin for base in Project().bases.values() if named is not None)
         pin = next((pin for pin in pins if pin and pin.manifest and named in (pin.manifest, pin.index)), None)
-        below = _below(image, _base(store, pin.image, pin.manifest) if pin is not None else None)
-        return tuple(_replaced(image)), below
+        base = _base(store, pin.image, pin.manifest) if pin is not None else None
+        return tuple(_replaced(image)), _below(image, base), base
     plan = request.plan(Project())
     base = _base(store, plan.base_image, plan.base_manifest) if plan.base_image is not None else None
     records = ((layer.id, store.layer(layer.key)) for layer in plan.layers if layer.producer != "config")
     diff_ids = {name: record.diff_id for name, record in records if record is not None}
-    return (*checks_of(plan), planned_check(plan, diff_ids, base)), _below(image, base)
+    return (*checks_of(plan), planned_check(plan, diff_ids, base)), _below(image, base), base
 
 
 def _replaced(image: OpenedImage) -> Iterator[Check]:

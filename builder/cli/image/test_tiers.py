@@ -75,9 +75,10 @@ def run_static_tier(subject: Subject, checks: Sequence[Check], always: Sequence[
     """Read the image without running it. always: checks that run on every image."""
     folder = open_store().scratch()  # The next builder removes it when this one is killed.
     try:
-        listener = _print_layers(subject)
+        listener, below = _print_layers(subject), subject.base_layers
+        settings = (subject.base.config.get("config") or {}) if subject.base is not None else None
         return check_image(
-            subject.image, checks, base=subject.base_layers, always=always, folder=folder, listener=listener
+            subject.image, checks, base=below, always=always, folder=folder, settings=settings, listener=listener
         )
     finally:
         remove(folder)

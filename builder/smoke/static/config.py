@@ -28,7 +28,6 @@ _ASKS = re.compile(
     r"|(?:PIP|UV)_(?:\w+_)?INDEX(?:_URL)?|OTEL_EXPORTER_\w*ENDPOINT|VLLM_USAGE_STATS_SERVER|FLASHINFER_CUBINS_REPOSITORY"
     r"|(?:AWS|S3)_ENDPOINT_URL(?:_S3)?"
 )
-_UNSET: tuple[Any, ...] = (None, "", False, 0, [], {})
 
 
 @check_kind("static", "platform", Reads("none"))
@@ -68,14 +67,13 @@ def config(context: Context) -> str:
 @check_kind("static", "settings", Reads(keeps=lambda image, args: ("etc/passwd", "etc/group")))
 def settings(context: Context) -> str:
     """What a container starts with is there: its folder and user, folders of PATH that not everyone may write, no
-    volume over our files, the vLLM of the label. On no base: no other fields, and no variable that hides or refuses the
-    GPU, opens the server, or makes it trust or ask others."""
+    volume over our files, the vLLM of the label. Besides those of a base: no other fields, and no variable that hides
+    or refuses the GPU, opens the server, or makes it trust or ask others."""
     found = context.image.settings
     bad = ["OnBuild runs commands in images on this one"] if found.get("OnBuild") else []
-    if not context.base:
-        bad += [f"{name} is set" for name in sorted(found.keys() - _SETTINGS) if found[name] not in _UNSET]
-        env = context.image.env
-        bad += [f"the variable {name} is {env[name]!r}" for name in env if _decides(name, env[name])]
+    bad += [f"{name} is set" for name in context.own_fields if name not in _SETTINGS]
+    env = context.own_env
+    bad += [f"the variable {name} is {env[name]!r}" for name in env if _decides(name, env[name])]
     volumes = list(found.get("Volumes") or ())
     bad += ["too many volumes"] if len(volumes) > MOST_FOLDERS else []
     for volume in volumes[:MOST_FOLDERS]:

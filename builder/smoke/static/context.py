@@ -19,11 +19,13 @@ MOST_FOLDERS = 64
 class Context:
     """The image under test. base: how many of its lowest layers are a base's, by that base's own manifest.
 
-    All layers above them count as ours, whatever the history says: a layer on top of ours cannot be the base's.
+    settings: the `config` member of that base's configuration; None when it is not known. All layers above them count
+    as ours, whatever the history says: a layer on top of ours cannot be the base's.
     """
 
     tree: ImageTree
     base: int = 0
+    settings: Mapping[str, Any] | None = None
     _kept: dict[str, Any] = field(default_factory=dict)
 
     def once(self, name: str, read: Callable[[], Result]) -> Result:
@@ -37,6 +39,24 @@ class Context:
     def image(self) -> OpenedImage:
         """The manifest and configuration."""
         return self.tree.image
+
+    @property
+    def own_env(self) -> Mapping[str, str]:
+        """The variables that are not the base's; none on a base whose variables are not known."""
+        if not self.base:
+            return self.image.env
+        if self.settings is None:
+            return {}
+        words = set(self.settings.get("Env") or ())
+        return {name: value for name, value in self.image.env.items() if f"{name}={value}" not in words}
+
+    @property
+    def own_fields(self) -> list[str]:
+        """The fields of the settings with a value that is not the base's; as `own_env`."""
+        if self.base and self.settings is None:
+            return []
+        below = self.settings or {}
+        return sorted(name for name, value in self.image.settings.items() if value and value != below.get(name))
 
     @property
     def path(self) -> list[str]:

@@ -123,8 +123,8 @@ def _kept_by_preloads(image: OpenedImage, args: Mapping[str, Any]) -> Sequence[s
 @check_kind("static", "preloads", Reads(keeps=_kept_by_preloads, scan=ELF))
 def preloads(context: Context) -> str:
     """Nothing is loaded into every process: no /etc/ld.so.preload, no file above the first layer that names libraries
-    for others, and no variable of the loader, Python, the shell, compilers, CUDA or NCCL does it. On a base, only the
-    worst of these variables count: the others may be the base's. No variable names a program or library that neither
+    for others, and no variable of the loader, Python, the shell, compilers, CUDA or NCCL does it. Of a
+    base's own variables, only the worst count. On no base, no variable names a program or library that neither
     PATH nor the loader finds."""
     bad = list(loading_variables(context))
     if not context.base:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -105,9 +105,11 @@ def check_image(
     base: int = 0,
     always: Sequence[Check] = ALWAYS,
     folder: Path | None = None,
+    settings: Mapping[str, Any] | None = None,
     listener: Listener = ignore,
 ) -> Report:
-    """`run_static` for an image that is already open, from a layout or from a registry. listener: of layers read."""
+    """`run_static` for an image that is already open, from a layout or from a registry. settings: those of the base,
+    when they are known. listener: of layers read."""
     wanted = _wanted([check for check in checks if check.tier == "static"], always)
     reads = [_reads(check) for check in wanted]
     bound = [bind_check(check) for check in wanted]
@@ -119,7 +121,7 @@ def check_image(
         )
         only = _layers(image, reads, base)
         tree = ImageTree.of_image(image, Path(kept), sorted(keep), scan, only, _until(image, wanted, reads), listener)
-        context = Context(tree, base)
+        context = Context(tree, base, settings)
         for check, function, each in zip(wanted, bound, reads, strict=True):
             report.results.append(run_check(check, partial(_call, function, context, each)))
     if tree.absent and "all" in (each.layers for each in reads):

@@ -37,14 +37,14 @@ _MOST_NAMES = 500
 
 
 def loading_variables(context: Context) -> Iterator[str]:
-    """The variables that load code by their names, in a few words each. On a base, only the worst of them."""
-    env = context.image.env
+    """The variables that load code by their names, in a few words each. Of those of a base, only the worst."""
+    env, own = context.image.env, context.own_env
     yield from (f"the variable {name}" for name in _PRELOADS if env.get(name))
+    other = [name for name in own if _LOADS.fullmatch(name) and name not in _PRELOADS]
+    yield from (f"the variable {name}" for name in other if own[name] not in ("", "none"))
+    yield from (f"the variable {name}" for name in own if _COMPILERS.fullmatch(name) and own[name] not in _USUAL)
     if context.base:
         return
-    other = [name for name in env if _LOADS.fullmatch(name) and name not in _PRELOADS]
-    yield from (f"the variable {name}" for name in other if env[name] not in ("", "none"))
-    yield from (f"the variable {name}" for name in env if _COMPILERS.fullmatch(name) and env[name] not in _USUAL)
     yield from _caches(context)
     folders = env.get("LD_LIBRARY_PATH", "/").replace(";", ":").split(":")
     if len(folders) > MOST_FOLDERS:

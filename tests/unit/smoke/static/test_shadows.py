@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from builder.smoke.static.run import run_static
+from builder.smoke.image.opened import open_image
+from builder.smoke.static.run import check_image, run_static
 from tests.support.images import SITE, Files, distribution, elf, folder, layout, ld_cache, link, program
 
 SCRIPT = program(b"#!/usr/bin/python3\n")
@@ -144,6 +145,34 @@ def test_code_in_place_of_other_code(tmp_path: Path, case: tuple[list[Files], di
     ]
     assert {row.kind for row in failed} == kinds, failed
     assert any(message in row.message for row in failed), failed
+
+
+ON_A_BASE = {
+    # a variable or field above the base: the check that fails
+    "BASH_ENV=/opt/x.sh": "preloads",
+    "VLLM_CUDART_SO_PATH=/opt/x.so": "preloads",
+    "CC=/opt/cc": "preloads",
+    "https_proxy=http://203.0.113.1": "settings",
+    "VLLM_SERVER_DEV_MODE=1": "settings",
+    "": "settings",
+}
+
+
+@pytest.mark.parametrize("word", ON_A_BASE)
+def test_what_is_not_the_settings_of_the_base(tmp_path: Path, word: str) -> None:
+    of_base = {"Env": [PATH, "BASH_ENV=/etc/base.sh", "CC=/usr/bin/gcc"], "Shell": ["/bin/sh"]}
+    changed = {**of_base, "Env": [*of_base["Env"], word]} if word else {**of_base, "Shell": ["/opt/sh"]}
+    if word.partition("=")[0] in ("BASH_ENV", "CC"):
+        changed["Env"] = [PATH, word]
+
+    def failed(settings: dict[str, Any], base: dict[str, Any] | None) -> set[str]:
+        where = tmp_path / f"{settings is changed}-{base is None}"
+        image = open_image(layout(where, [ROOT, {"opt/a": b""}], **settings))
+        rows = check_image(image, [], base=1, settings=base).results
+        return {row.kind for row in rows if row.status == "fail" and row.kind in ("preloads", "settings")}
+
+    assert failed(changed, of_base) == {ON_A_BASE[word]}
+    assert failed(of_base, of_base) == failed(changed, None) == set()
 
 
 def nccl_of_vllm(where: Path, named: str) -> str:
