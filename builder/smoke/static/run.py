@@ -18,7 +18,6 @@ from builder.smoke.image.tree import ImageTree, PathNotFound
 from builder.smoke.report import Report
 from builder.smoke.static import (
     config,
-    contents,
     cuda,
     files,
     layers,
@@ -34,7 +33,7 @@ from builder.smoke.static import (
 from builder.smoke.static.context import Context, Reads
 
 MODULES = (
-    *(config, contents, cuda, files, layers, libraries, ownership),
+    *(config, cuda, files, layers, libraries, ownership),
     *(planned, programs, python, records, stack, structure),
 )
 """Importing these registers the kinds of static checks."""
