@@ -8,6 +8,8 @@ import tarfile
 from collections.abc import Callable, Iterator
 from typing import IO
 
+from builder.digest import Digest
+from builder.model.canonical import canonical
 from builder.model.reference import Reference
 from builder.oci.manifest import OCI_INDEX, Descriptor, parse_manifest
 
@@ -45,15 +47,44 @@ def write_archive(
         _add(archive, parsed.config.digest.path, config)
         _add(archive, parsed.digest.path, manifest)
         for item in {item.digest: item for item in parsed.layers}.values():
-            info = tarfile.TarInfo(item.digest.path)
-            info.size = item.size
-            archive.addfile(info, _Stream(layer(item)))
+            _add_layer(archive, item, layer)
+
+
+def write_part(
+    out: IO[bytes],
+    name: str,
+    count: int,
+    manifest: bytes,
+    config: bytes,
+    layer: Callable[[Descriptor], Iterator[bytes]],
+) -> None:
+    """Write what makes a daemon with a graph driver add layer number `count` to those before it, which it has.
+
+    `docker load` copies an archive to its disk before it unpacks it; the copy of a whole image may not fit. After the
+    last part the daemon has the image. Arguments otherwise as in `write_archive`.
+    """
+    parsed, described = parse_manifest(manifest), json.loads(config)
+    if count < len(parsed.layers):
+        diff_ids = described["rootfs"]["diff_ids"][:count]
+        kept = {member: described[member] for member in ("architecture", "os", "variant") if member in described}
+        config = canonical({**kept, "config": {}, "rootfs": {"type": "layers", "diff_ids": diff_ids}})
+    path, paths = Digest.of(config).path, [item.digest.path for item in parsed.layers[:count]]
+    with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+        _add(archive, "manifest.json", json.dumps([{"Config": path, "RepoTags": [name], "Layers": paths}]).encode())
+        _add(archive, path, config)
+        _add_layer(archive, parsed.layers[count - 1], layer)
 
 
 def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
     info = tarfile.TarInfo(name)
     info.size = len(data)
     archive.addfile(info, io.BytesIO(data))
+
+
+def _add_layer(archive: tarfile.TarFile, item: Descriptor, layer: Callable[[Descriptor], Iterator[bytes]]) -> None:
+    info = tarfile.TarInfo(item.digest.path)
+    info.size = item.size
+    archive.addfile(info, _Stream(layer(item)))
 
 
 class _Stream(io.RawIOBase):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.engine
 @pytest.fixture(scope="module", params=["zstd", "gzip"])
 def docker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerRunner]:
     where = tmp_path_factory.mktemp("docker")
-    layers = [own_programs(), {"opt/second": request.param.encode()}]
+    layers = [own_programs(), {"opt/third": b"x"}, {"opt/second": request.param.encode()}]
     image = open_image(layout(where, layers, how=request.param, Env=["PATH=/usr/bin", "A=b c"]))
     patch = pytest.MonkeyPatch()
     # The programs are this machine's, whatever the image says: no qemu is needed.
@@ -56,6 +57,15 @@ def test_a_killed_command_leaves_no_container(docker: DockerRunner) -> None:
         ["docker", "ps", "-aq", "--filter", f"ancestor={docker.tag}"], capture_output=True, check=True
     )
     assert not listed.stdout.strip()
+
+
+def test_the_images_on_the_way_are_removed(docker: DockerRunner) -> None:
+    """With a graph driver an image is loaded layer by layer."""
+    ids = subprocess.run(["docker", "images", "--all", "--quiet"], capture_output=True, check=True).stdout.split()
+    shown = subprocess.run(["docker", "image", "inspect", *ids], capture_output=True, check=True).stdout
+    found = {item["Id"]: item["RootFS"]["Layers"] for item in json.loads(shown)}
+    [ours] = found.keys() & docker._ids
+    assert [item for item in found.values() if item == found[ours][: len(item)]] == [found[ours]]
 
 
 def docker_param(docker: DockerRunner) -> str:

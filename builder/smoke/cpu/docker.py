@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from builder.errors import EngineError
-from builder.oci.dockerarchive import write_archive
+from builder.oci.dockerarchive import write_archive, write_part
 from builder.smoke.check import CheckNotRun
 from builder.smoke.cpu.runner import Command, native, registered
 from builder.smoke.cpu.sandbox import CAPABILITIES
@@ -106,7 +106,10 @@ class DockerRunner:
 
     def _load(self, image: OpenedImage) -> None:
         try:
-            self._daemon.load(partial(_write_archive, image, self.tag))
+            if self._has_graph_driver():
+                self._load_parts(image)
+            else:
+                self._daemon.load(partial(_write_archive, image, self.tag))
             if self._daemon.image_id(self.tag) in self._ids:
                 return
             reason = "it has another image under this name afterwards"
@@ -115,6 +118,26 @@ class DockerRunner:
         raise CheckNotRun(
             f"docker {self._version} does not load the image: {reason} (docker {_OLDEST} or newer is needed)"
         )
+
+    def _has_graph_driver(self) -> bool:
+        """Whether layers are kept by a graph driver such as overlay2, and not by containerd."""
+        status = self._daemon.info().get("DriverStatus") or ()
+        return ["driver-type", "io.containerd.snapshotter.v1"] not in [list(row) for row in status]
+
+    def _load_parts(self, image: OpenedImage) -> None:
+        """Load the image layer by layer. The images on the way get a name of their own, which is removed."""
+        way = f"{self.tag}-way"
+        earlier: str | None = None
+        try:
+            for count in range(1, len(image.layers) + 1):
+                name = self.tag if count == len(image.layers) else way
+                self._daemon.load(partial(_write_part, image, name, count))
+                if earlier is not None and name == way:
+                    self._daemon.remove_image(earlier)
+                earlier = self._daemon.image_id(way)
+        finally:
+            with contextlib.suppress(EngineError):
+                self._daemon.remove_image(way)
 
 
 class ContainerProcess:
@@ -196,6 +219,18 @@ def _text(error: EngineError) -> str:
 
 
 def _write_archive(image: OpenedImage, tag: str, file: IO[bytes]) -> None:
-    layout = image.layers[0].path.parents[2]
-    manifest, config = (blob_path(layout, digest).read_bytes() for digest in (image.digest, image.config_digest))
-    write_archive(file, tag, manifest, config, lambda layer: chunks_of(blob_path(layout, layer.digest)))
+    write_archive(file, tag, *_documents(image), lambda layer: chunks_of(blob_path(_layout(image), layer.digest)))
+
+
+def _write_part(image: OpenedImage, tag: str, count: int, file: IO[bytes]) -> None:
+    write_part(file, tag, count, *_documents(image), lambda layer: chunks_of(blob_path(_layout(image), layer.digest)))
+
+
+def _layout(image: OpenedImage) -> Path:
+    return image.layers[0].path.parents[2]
+
+
+def _documents(image: OpenedImage) -> tuple[bytes, bytes]:
+    """The manifest and the configuration."""
+    manifest, config = (blob_path(_layout(image), digest) for digest in (image.digest, image.config_digest))
+    return manifest.read_bytes(), config.read_bytes()
