@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from measure import Row, Sample, spread
+from measure import Row, Sample, median, spread
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 560, 240, 60, 40
 
@@ -88,8 +88,9 @@ def as_markdown(runs: Sequence[Run]) -> str:
             *map(_line, rows),
             "",
         ]
-        lines += [f"* {note}" for note in dict.fromkeys(f"{row.work}: {row.note}." for row in rows if row.note)]
-        lines += ["", "    " + "\n    ".join(dict.fromkeys(run.command for run in same)), ""]
+        if notes := [f"* {note}" for note in dict.fromkeys(f"{row.work}: {row.note}." for row in rows if row.note)]:
+            lines += [*notes, ""]
+        lines += ["    " + "\n    ".join(dict.fromkeys(run.command for run in same)), ""]
         for run in same:
             if _curve(run):
                 lines += [f"![seconds of {run.case}, by size](speed-{run.case}.svg)", ""]
@@ -108,14 +109,14 @@ def _line(row: Row) -> str:
     peak = max(sample.peak for sample in row.ours)
     theirs = f"{_seconds(row.theirs)}" if row.theirs else ""
     ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-    target = "" if row.target is None else f"≤ {row.target:g}" + ("" if row.theirs else " s")
+    target = "" if row.target is None else f"≤ {row.target:.3g}" + ("" if row.theirs else " s")
     holds = {None: "", True: "yes", False: "**no**"}[row.holds]
     cells = (row.work, len(row.ours), _seconds(row.ours), f"{cpu:.1f}", round(peak / 1e6), row.peer, theirs, ratio)
     return "| " + " | ".join(str(cell) for cell in (*cells, target, holds)) + " |"
 
 
 def _seconds(samples: Sequence[Any]) -> str:
-    middle = sorted(sample.seconds for sample in samples)[len(samples) // 2]
+    middle = median(samples)
     return f"{middle:.2f} ± {100 * spread(samples):.0f} %" if len(samples) > 1 else f"{middle:.2f}"
 
 
