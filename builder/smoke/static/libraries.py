@@ -11,7 +11,7 @@ from builder.smoke.elf.fatbin import describe, inventory
 from builder.smoke.elf.object import AARCH64, CUDA, machine_name, reader
 from builder.smoke.image.index import Entry
 from builder.smoke.image.scan import ScanOptions
-from builder.smoke.image.tree import PathNotFound
+from builder.smoke.image.tree import LONGEST_PATH, PathNotFound
 from builder.smoke.static.context import Context, Reads
 from builder.smoke.static.files import allowed_by, is_open
 from builder.smoke.static.loader import DEFAULT_FOLDERS, Loader
@@ -61,18 +61,27 @@ def elf_ours(context: Context, *, allowed: Sequence[str] = ()) -> str:
         elif entry.object is not None and entry.object.problem:
             bad.append(f"/{path}: {entry.object.problem}")
         elif entry.object is not None and entry.object.dynamic is not None:
-            places = {*entry.object.dynamic.rpath, *entry.object.dynamic.runpath}
+            wanted = entry.object.dynamic
             bad += [
-                f"/{path} loads from {problem}" for folder in sorted(places) if (problem := _place(context, folder))
+                f"/{path} loads from {problem}"
+                for folder in sorted({*wanted.rpath, *wanted.runpath})
+                if (problem := _place(context, folder, wanted.needed))
             ]
     if bad:
         raise CheckFailed(first_few(bad))
     return f"{count} ELF files"
 
 
-def _place(context: Context, folder: str) -> str:
-    """What is wrong with a folder in which a library looks for others; "" for nothing."""
+def _place(context: Context, folder: str, needed: Sequence[str]) -> str:
+    """What is wrong with a folder in which a library looks for others, those that it needs; "" for nothing."""
     text = repr(folder[:200])
+    if not folder:
+        # NVIDIA's libcusparseLt has "$ORIGIN:", which is harmless where the working directory has no such library.
+        where = str(context.image.settings.get("WorkingDir") or "/")[:LONGEST_PATH]
+        found = [name for name in needed if context.tree.exists(f"{where}/{name}")]
+        if found or is_open(context, where):
+            return f"{text}, which is the working directory {where}" + (f": {found[0][:200]}" if found else "")
+        return ""
     if "$" in folder.replace("${ORIGIN}", "").replace("$ORIGIN", ""):
         return f"{text}, to which the loader gives another name"
     if not folder.startswith(("/", "$ORIGIN", "${ORIGIN}")):

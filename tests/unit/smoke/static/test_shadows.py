@@ -55,10 +55,10 @@ SHADOWS: dict[str, tuple[list[Files], dict[str, Any], set[str], str]] = {
         "vllm/a.py is a symlink",
     ),
     "a library of the working directory": (
-        [ROOT, {"opt/lib/a.so": elf(runpath="$ORIGIN:")}],
-        {"Env": [PATH]},
+        [ROOT, {"opt/lib/a.so": elf(needed=["libx.so.1"], runpath="$ORIGIN:"), "srv/libx.so.1": elf()}],
+        {"Env": [PATH], "WorkingDir": "/srv"},
         {"elf-ours"},
-        "/opt/lib/a.so loads from ''",
+        "/opt/lib/a.so loads from '', which is the working directory /srv: libx.so.1",
     ),
     "a library by a relative folder": (
         [ROOT, {"opt/lib/a.so": elf(rpath="opt/good")}],
@@ -184,6 +184,13 @@ def nccl_of_vllm(where: Path, named: str) -> str:
 def test_vllm_may_name_the_library_that_torch_loads(tmp_path: Path) -> None:
     assert nccl_of_vllm(tmp_path / "1", "/opt/nccl/lib/libnccl.so.2") == "none"
     assert "which names /opt/other/libnccl.so.2" in nccl_of_vllm(tmp_path / "2", "/opt/other/libnccl.so.2")
+
+
+def test_a_library_as_nvidia_ships_it_passes(tmp_path: Path) -> None:
+    library = elf(needed=["libx.so.1"], runpath="$ORIGIN:")
+    layers: list[Files] = [ROOT, {"opt/lib/a.so": library, "opt/lib/libx.so.1": elf()}]
+    results = run_static(layout(tmp_path, layers, Env=[PATH]), None, []).results
+    assert next(row.status for row in results if row.kind == "elf-ours") == "pass"
 
 
 def test_a_program_that_is_in_path_may_be_named(tmp_path: Path) -> None:
