@@ -46,9 +46,9 @@ def x86_library(b: Broken) -> None:
     tree[path] = replace(tree[path], data=bytes(data))
 
 
-@case("nccl-elf image-elf-ours nccl-chosen image-mapped", "x86-64")
+@case("image-preloads nccl-elf image-elf-ours nccl-chosen image-mapped", "x86-64")
 def nccl_for_x86(b: Broken) -> None:
-    """Three checks read this file: of its layer, of every library, and of the loader, which skips it."""
+    """Checks read this file: of its layer, of every library, of the loader, which skips it, and of what names it."""
     b.edit("nccl")[NCCL] = program(elf(machine=62, gpu=fatbin((2, 121, 0))))
 
 
