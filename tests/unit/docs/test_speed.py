@@ -64,12 +64,20 @@ def test_ratios_are_of_medians_and_a_missed_target_is_shown(bench: Any, tmp_path
         row("grow", "second", samples(bench, 3), "tar", samples(bench, 2), size=1000),
     ]
     assert [each.holds for each in rows] == [False, True, None, None]
-    bench["report"].write(rows, tmp_path, "the command")
+    report = bench["report"]
+    other = {**report.machine(), "processors": 999}
+    runs = [report.Run("a", report.machine(), "the command", rows[:2]), report.Run("grow", other, "another", rows[2:])]
+    report.write([runs[1], report.Run("a", report.machine(), "an older command", rows[2:3])], tmp_path)
+    report.write([runs[0]], tmp_path)
     page = (tmp_path / "speed.md").read_text("utf-8")
     assert "| one | 3 | 2.00 ± 350 % | 1.0 | 50 | peer | 4.00 ± 25 % | 0.50 | ≤ 0.4 | **no** |" in page
     assert "| two | 1 | 0.20 | 0.1 | 50 |  |  |  | ≤ 0.25 s | yes |" in page
     assert "* one: a note." in page
-    assert json.loads((tmp_path / "speed.json").read_text())["rows"][0]["ours"][2]["seconds"] == 9
+    assert "the command" in page and "another" in page and "an older command" not in page
+    assert page.count("## ") == 2 and "999 processors" in page
+    found = {run["case"]: run for run in json.loads((tmp_path / "speed.json").read_text())}
+    assert found["a"]["rows"][0]["ours"][2]["seconds"] == 9
+    assert {run.case: run.command for run in report.read(tmp_path)} == {"a": "the command", "grow": "another"}
     assert [path.name for path in tmp_path.glob("*.svg")] == ["speed-grow.svg"]
     picture = ET.parse(tmp_path / "speed-grow.svg").getroot()
     assert [len(line.attrib["points"].split()) for line in picture.iter("{http://www.w3.org/2000/svg}polyline")] == [
