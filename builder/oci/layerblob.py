@@ -45,7 +45,8 @@ def write_layer(
     """
     diff = hashlib.sha256()
     size = count = 0
-    made = _tar(entries)
+    # Hashed where the pieces are made: with more threads, that is beside the compressor.
+    made = _hashed(_tar(entries), diff)
     opened = contextlib.closing(ahead(made) if threads > 1 else made)
     with store.writer() as writer, store.writer() as paths, opened as pieces:
         compressor = _compressor(writer, compression, threads)
@@ -54,7 +55,6 @@ def write_layer(
             # In ASCII: a name that is not UTF-8 can be read back.
             lines = (json.dumps([item.path, item.kind, item.mode, item.size, item.link]) for item in begun)
             paths.write("".join(f"{line}\n" for line in lines).encode())
-            diff.update(chunk)
             compressor.write(chunk)
             size += len(chunk)
             if progress is not None:
@@ -75,6 +75,12 @@ def write_layer(
         entries=count,
         listing=listing_digest,
     )
+
+
+def _hashed(pieces: Iterable[_Piece], diff: hashlib._Hash) -> Generator[_Piece, None, None]:
+    for piece in pieces:
+        diff.update(piece[0])
+        yield piece
 
 
 def _tar(entries: Iterable[Entry]) -> Generator[_Piece, None, None]:
