@@ -13,6 +13,7 @@ from place import MODULES, Place, remove
 
 COUNTS = (1, 100, 10_000, 200_000)
 BYTES = 2_000_000_000
+SHA256 = "openssl dgst -sha256 >/dev/null"
 WRITE = """\
 import os, sys
 from pathlib import Path
@@ -21,16 +22,22 @@ from builder.store.store import Store
 from builder.unpack.entry import Entry
 
 def entries(root):
-    for path in sorted(Path(root).rglob("*")):
-        name = str(path.relative_to(root))
-        if path.is_dir():
+    found = []
+    for folder, folders, files in os.walk(root):
+        found += [(os.path.join(folder, name), "dir") for name in folders]
+        found += [(os.path.join(folder, name), "file") for name in files]
+    for path, kind in sorted(found):
+        name = path[len(root) + 1 :]
+        if kind == "dir":
             yield Entry(name, "dir", 0o755)
         else:
-            yield Entry(name, "file", 0o644, path.stat().st_size, read=lambda path=path: chunks(path))
+            size = os.stat(path).st_size
+            yield Entry(name, "file", 0o644, size, read=lambda path=path, size=size: chunks(path, size))
 
-def chunks(path):
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
+def chunks(path, left):
+    with open(path, "rb", buffering=0) as file:
+        while left and (chunk := file.read(min(left, 1 << 20))):
+            left -= len(chunk)
             yield chunk
 
 write_layer(Store(Path(sys.argv[2])), entries(sys.argv[1]), threads=os.cpu_count())
@@ -45,9 +52,13 @@ def layers(place: Place) -> Iterator[Row]:
         _write_tree(tree, count)
         ours = Command([sys.executable, "-c", WRITE, str(tree), str(store)], {"PYTHONPATH": MODULES})
         theirs = Command(f"tar --sort=name -C {tree} -cf - . | zstd -q -3 -T0 -o {packed}")
-        found = in_turns(place.runs, ours, theirs, before=(partial(remove, store), partial(remove, packed)))
+        # A layer has the digests of its tar and of its blob. These commands compute both.
+        both = Command(f"tar --sort=name -C {tree} -cf - . | tee >({SHA256}) | zstd -q -3 -T0 | tee >({SHA256}) >{packed}")
+        before = (partial(remove, store), partial(remove, packed), partial(remove, packed))
+        found = in_turns(place.runs, ours, theirs, both, before=before)
         work = f"2 GB in {count:,} file{'s' * (count > 1)}"
         yield Row("layers", work, found[0], "tar, zstd", found[1], 1.05, size=count)
+        yield Row("layers", work, found[0], "tar, zstd and both digests", found[2])
     for path in (tree, store, packed):
         remove(path)
 
