@@ -66,7 +66,10 @@ class PlannedLayer:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is built; nothing about the machine, the engine or the number of jobs."""
+    """What is built; nothing about the machine, the engine or the number of jobs.
+
+    toolchains: their roots, one for each build platform; a plan whose layers are all `config` may have none.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = EXACT
 

@@ -16,7 +16,8 @@ def render(project: Project, plan: Plan) -> str:
     """The complete Dockerfile. Its last stage has the same files and configuration as the image of `builder build`;
     times and history are the engine's."""
     parts = [HEADER.format(recipe=plan.recipe, base=plan.base)]
-    parts.append(render_dockerfile(project.template("toolchain.Dockerfile.j2"), {}, "toolchain.Dockerfile.j2"))
+    if plan.toolchains:
+        parts.append(render_dockerfile(project.template("toolchain.Dockerfile.j2"), {}, "toolchain.Dockerfile.j2"))
     files = project.template("files.Dockerfile.j2")
     for layer in plan.layers:
         if layer.producer == "files":

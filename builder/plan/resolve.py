@@ -119,7 +119,8 @@ def resolve(
         created=date,
         compression=compression,
         layers=layers,
-        toolchains=plan_toolchains(project),
+        # Their description is 20 times the rest of a plan that makes no layer.
+        toolchains=plan_toolchains(project) if any(layer.producer != "config" for layer in layers) else (),
         env=environment(chosen, layers, recipe),
         entrypoint=entrypoint,
         command=command,

@@ -19,7 +19,19 @@ from tests.support.errors import fails
 from tests.support.fixtures import MakePlan
 from tests.support.limits import ends
 from tests.support.nightly import NIGHTLY
-from tests.support.project import ROOT
+from tests.support.project import ROOT, Sample, vendor_base
+
+
+def test_a_plan_that_makes_no_layer_needs_no_toolchain(make_plan: MakePlan, small: Sample) -> None:
+    both = make_plan().toolchains
+    small.files["recipes/bases/vendor.yaml"] = vendor_base("registry.example/vllm:1", "sha256:" + "a" * 64)
+    small.files["recipes/tiny.yaml"] |= {"compatible": ["vendor"], "layers": ["settings", "entrypoint"]}
+    plan = make_plan(base="vendor")
+    bundle = write_bundle(plan)
+    assert read_bundle(bundle, "here") == plan and len(bundle) < 10_000
+    more = replace(plan, toolchains=both)
+    assert read_bundle(write_bundle(more), "here") == more
+    assert more.key == plan.key
 
 
 @pytest.mark.parametrize("name", ["nemotron-omni", "qwen3.5-122b-fp8-dual", "gpt-oss-120b"])
