@@ -13,7 +13,7 @@ from place import MODULES, Place, remove
 
 COUNTS = (1, 100, 10_000, 200_000)
 BYTES = 2_000_000_000
-SHA256 = "openssl dgst -sha256 >/dev/null"
+DIGEST = "tee >(openssl dgst -sha256 >/dev/null)"
 WRITE = """\
 import os, sys
 from pathlib import Path
@@ -53,7 +53,7 @@ def layers(place: Place) -> Iterator[Row]:
         ours = Command([sys.executable, "-c", WRITE, str(tree), str(store)], {"PYTHONPATH": MODULES})
         theirs = Command(f"tar --sort=name -C {tree} -cf - . | zstd -q -3 -T0 -o {packed}")
         # A layer has the digests of its tar and of its blob. These commands compute both.
-        both = Command(f"tar --sort=name -C {tree} -cf - . | tee >({SHA256}) | zstd -q -3 -T0 | tee >({SHA256}) >{packed}")
+        both = Command(f"tar --sort=name -C {tree} -cf - . | {DIGEST} | zstd -q -3 -T0 | {DIGEST} >{packed}")
         before = (partial(remove, store), partial(remove, packed), partial(remove, packed))
         found = in_turns(place.runs, ours, theirs, both, before=before)
         work = f"2 GB in {count:,} file{'s' * (count > 1)}"
