@@ -29,16 +29,20 @@ class Needs:
     engine: bool
 
 
-def survey(store: Store, plan: Plan) -> Needs:
-    """The missing layers of a plan and their needs. Raises EngineError when this machine has no toolchain."""
-    layers = tuple(layer for layer in plan.layers if layer.producer != "config" and store.layer(layer.key) is None)
-    roots: list[PlannedLayer] = []
-    if any(layer.toolchain for layer in layers):
-        own = [layer for layer in plan.toolchains if layer.id == f"toolchain-{host_architecture()}"]
-        if not own:
+def survey(store: Store, *plans: Plan) -> Needs:
+    """The missing layers of plans, each once, and their needs. Raises EngineError without a toolchain for this machine.
+
+    The plans are built one after the other.
+    """
+    layers = {layer.key: layer for plan in plans for layer in plan.layers if layer.producer != "config"}
+    missing = [layer for layer in layers.values() if store.layer(layer.key) is None]
+    roots: dict[str, PlannedLayer] = {}
+    if any(layer.toolchain for layer in missing):
+        own = f"toolchain-{host_architecture()}"
+        roots = {layer.key: layer for plan in plans for layer in plan.toolchains if layer.id == own}
+        if not roots:
             raise EngineError(f"there is no toolchain for {host_architecture()} machines", id="toolchain-missing")
-        roots = [layer for layer in own if store.layer(layer.key) is None]
-    return _needs(store, roots, layers)
+    return _needs(store, [layer for layer in roots.values() if store.layer(layer.key) is None], missing)
 
 
 def survey_roots(store: Store, plan: Plan) -> Needs:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 
-from builder.cli.image.build_one import BuildRequest, BuildResult, build_one
-from builder.cli.output import say
-from builder.errors import BuilderError
+from builder.cli.image.build_one import BuildRequest, BuildResult, build_one, needs_text
+from builder.cli.output import counted, say
+from builder.errors import BuilderError, EngineError
 from builder.model.plan import Plan
+from builder.produce.survey import survey
 from builder.store.store import Store
 
 
@@ -16,6 +18,11 @@ def build_all(
 ) -> dict[str, BuilderError]:
     """Build every plan and return the errors by recipe. done: called with each image as soon as it is built."""
     failed: dict[str, BuilderError] = {}
+    with contextlib.suppress(EngineError):  # Those recipes that need a toolchain fail with it.
+        say(
+            f"{counted(len(plans), 'recipe')}, all together: {needs_text(store, survey(store, *plans), request)}",
+            hang=2,
+        )
     for plan in plans:
         try:
             result = build_one(store, plan, request)

@@ -124,12 +124,16 @@ def _announce(store: Store, needs: Needs, progress: Progress, request: BuildRequ
     """Print the number of layers and the sizes before the build starts."""
     sizes = {layer.id: sum(item.size for item in layer.inputs) * (layer.producer == "files") for layer in needs.layers}
     progress.expect(sizes, needs.download, earlier_seconds(store, needs.layers), request.jobs or os.cpu_count() or 1)
+    say(needs_text(store, needs, request), hang=2)
+
+
+def needs_text(store: Store, needs: Needs, request: BuildRequest) -> str:
+    """What is built, downloaded and stored."""
     free = shutil.disk_usage(store.root).free
     verb = "copy from the mirror" if request.mirror is not None else "download"
-    say(
+    return (
         f"{counted(len(needs.layers), 'layer')} to build; {size(needs.download)} to {verb}, about {size(needs.store)} "
-        f"more in the store, up to {size(needs.temporary)} for temporary files; {size(free)} free at {store.root}",
-        hang=2,
+        f"more in the store, up to {size(needs.temporary)} for temporary files; {size(free)} free at {store.root}"
     )
 
 

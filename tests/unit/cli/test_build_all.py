@@ -48,6 +48,7 @@ def test_recipes_that_cannot_be_built_are_skipped_with_a_reason(several: Cli) ->
     assert "left out: gemma4-31b: " in said.err, "the bundled recipes are planned as well"
     left = said.err.count("left out: ")
     assert f"2 of {left + 2} recipes built" in said.err
+    assert "2 recipes, all together: 5 layers to build; " in said.err
     assert f"5 distinct layers, 5 of them new; {left} left out" in said.err
 
 

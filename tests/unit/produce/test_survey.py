@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,6 +45,13 @@ def test_an_empty_store_needs_all_layers_and_inputs(make_plan: MakePlan, store: 
     assert needs.download == sizes(plan, *ids) - shared(plan, own, "root")
     assert needs.engine
     assert needs.temporary >= surveys.ENGINE_SPACE + surveys.DEB_GROWTH * sizes(plan, "root")
+
+
+def test_what_several_plans_share_counts_once(make_plan: MakePlan, store: Store) -> None:
+    plan = make_plan()
+    assert survey(store, plan, replace(plan, recipe="other")) == survey(store, plan)
+    less, more = plan.only(["root", "wheels-alpha"]), plan.only(["wheels-alpha", "wheels-other"])
+    assert [layer.id for layer in survey(store, less, more).layers] == ["root", "wheels-alpha", "wheels-other"]
 
 
 def shared(plan: Plan, one: str, other: str) -> int:
