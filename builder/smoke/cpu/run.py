@@ -49,7 +49,7 @@ def run_cpu(
         return report
     try:
         progress("preparing the image to run")
-        chosen = runner or pick_runner(image, folder, only)
+        chosen = runner or pick_runner(image, folder, only, progress)
     except CheckNotRun as reason:
         report.results = [check_result(check, "not-run", str(reason)) for check in asked]
         return report

@@ -209,6 +209,10 @@ def test_without_a_runner_no_check_is_run(tmp_path: Path, monkeypatch: pytest.Mo
     assert not report.ok(require=True)
     with pytest.raises(CheckNotRun, match=r"^docker: docker's daemon does not answer"):
         pick_runner(None, tmp_path, "docker")  # type: ignore[arg-type]
+    monkeypatch.setattr("builder.smoke.cpu.select.RuncRunner", lambda image, folder: "a runner")
+    said: list[str] = []
+    assert pick_runner(None, tmp_path, say=said.append) == "a runner"  # type: ignore[arg-type, comparison-overlap]
+    assert said == ["runc is used, not docker: docker's daemon does not answer: No such file or directory"]
 
 
 @pytest.mark.parametrize(
