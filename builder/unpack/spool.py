@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -79,10 +81,13 @@ class Spool:
 
 
 def index(path: str, owner: str) -> list[Entry]:
-    """All members of an uncompressed tar file, whose contents are read from that file. Raises UnpackError."""
+    """All members of an uncompressed tar file, whose contents are read from that file. Raises UnpackError.
+
+    A step of the build may have put something else there: a link would lead to a file of this machine.
+    """
     budget = Budget(0)
     found = []
-    with damaged(owner), open(path, "rb") as file:  # noqa: PTH123
+    with damaged(owner), open(path, "rb", opener=_regular) as file:  # noqa: PTH123
         for member in Archive(file, owner):
             budget.take(owner, "files", 1)
             entry = entry_of(member, owner, partial(_section, path, member.offset_data, member.size))
@@ -114,7 +119,7 @@ def entry_of(member: tarfile.TarInfo, owner: str, read: Reader) -> Entry | None:
 
 
 def _section(path: str, start: int, size: int) -> Iterator[bytes]:
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+    with open(path, "rb", buffering=0, opener=_regular) as file:  # noqa: PTH123
         file.seek(start)
         while size > 0:
             chunk = file.read(min(CHUNK, size))
@@ -122,3 +127,15 @@ def _section(path: str, start: int, size: int) -> Iterator[bytes]:
                 raise UnpackError(f"{path} is truncated", id="archive-truncated")
             yield chunk
             size -= len(chunk)
+
+
+def _regular(path: str, flags: int) -> int:
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
+        os.close(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):
+            raise
+    raise UnpackError("the build left a link, a pipe or a folder where its files belong", id="archive-not-regular")

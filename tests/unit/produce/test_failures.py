@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import _thread
+import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from builder.digest import Digest
-from builder.engine.interface import host_architecture
+from builder.engine.interface import BuildRequest, Log, host_architecture
 from builder.errors import EngineError, ExitCode, InvalidError, NetworkError, PinError
 from builder.events import Event
 from builder.model.plan import Plan
@@ -293,3 +295,23 @@ def test_a_broken_wheel_is_invalid_and_named(
     with fails(InvalidError, "layer-files-invalid") as caught:
         runner.build(make_plan())
     assert "-1.0-py3-none-any.whl" in caught.value.what
+
+
+@pytest.mark.parametrize("left", ["link", "pipe", "folder"])
+def test_what_a_step_left_in_place_of_its_files_is_not_read(
+    make_plan: MakePlan, mirror: Mirror, runner: Runner, tmp_path: Path, left: str
+) -> None:
+    """A step of buildah can leave its chroot, and write to the folder of its build: a link leads to the user's files."""
+
+    class Replacing(FakeEngine):
+        def build(self, request: BuildRequest, tar_file: Path, log: Log) -> None:
+            super().build(request, tar_file, log)
+            tar_file.rename(tmp_path / "of-the-user.tar")
+            make = {"link": lambda path: path.symlink_to(tmp_path / "of-the-user.tar"), "pipe": os.mkfifo}
+            make.get(left, Path.mkdir)(tar_file)
+
+    runner.engine = Replacing({"compiled": WIDGET})
+    with within(20), fails(InvalidError, "layer-files-invalid") as caught:
+        runner.build(make_plan())
+    assert "a link, a pipe or a folder" in caught.value.what
+    assert runner.temporary() == []
