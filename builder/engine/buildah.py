@@ -24,8 +24,8 @@ set -e
 host=$1 work=$2 context=$3 root=$2/root
 shift 3
 read_only() {
-  for more in "" ,nosuid ,nodev ,nosuid,nodev; do
-    mount -o "remount,bind,ro$more" "$1" 2> /dev/null && return
+  findmnt --submounts --list --noheadings --output VFS-OPTIONS,TARGET "$1" | while read -r options place; do
+    mount -o "remount,bind,$options,ro" "$place" 2> /dev/null || true
   done
 }
 hostname "$host"
@@ -37,7 +37,7 @@ for path in /bin /sbin /lib* /usr /etc /opt /nix /gnu /sys /proc; do
   elif [ -d "$path" ]; then
     mkdir "$root$path"
     mount --rbind "$path" "$root$path"
-    [ "$path" = /proc ] || read_only "$root$path" || true
+    [ "$path" = /proc ] || read_only "$root$path"
   fi
 done
 mkdir -p "$root/dev/shm" "$root/dev/pts" "$root/tmp" "$root/run" "$root/var/tmp" "$root/old" "$root$work"
@@ -52,7 +52,7 @@ chmod 1777 "$root/dev/shm" "$root/tmp" "$root/var/tmp"
 mount --bind "$work" "$root$work"
 mkdir -p "$root$context"
 mount --bind "$context" "$root$context"
-read_only "$root$context" || true
+read_only "$root$context"
 cd "$root"
 pivot_root . old
 cd "$work"

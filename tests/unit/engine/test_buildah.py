@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import subprocess
@@ -210,6 +211,19 @@ def test_a_step_that_leaves_its_chroot_finds_no_home_and_no_store(tmp_path: Path
     assert told == [f"{tmp_path}:", "store", f"{tmp_path}/store/tmp:", "build", "buildkitsandbox"]
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["secret"]
     assert (work / "context/input").read_text() == "as locked"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount something below /usr")
+def test_what_is_mounted_below_a_folder_of_programs_cannot_be_written(tmp_path: Path) -> None:
+    """Such as another disk at /opt/data, which may be the user's."""
+    _own_processes.cache_clear()
+    (tmp_path / "work/context").mkdir(parents=True)
+    place = "/usr/share/doc"
+    mounted = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs -o noexec,noatime tmpfs {place}; exec "$@"', "sh"]
+    alone = ["sh", "-c", _ALONE, "sh", "buildkitsandbox", f"{tmp_path}/work", f"{tmp_path}/work/context"]
+    script = f"for folder in {place} {tmp_path}/work; do test -w $folder && echo $folder; done; exit 0"
+    outcome = run([*mounted, *_namespaces(network=False), *alone, "sh", "-c", script], log=print)
+    assert (outcome.status, outcome.tail) == (0, (f"{tmp_path}/work",))
 
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare is not installed")
