@@ -87,7 +87,7 @@ def index(path: str, owner: str) -> list[Entry]:
     """
     budget = Budget(0)
     found = []
-    with damaged(owner), open(path, "rb", opener=_regular) as file:  # noqa: PTH123
+    with damaged(owner), open(path, "rb", opener=_regular) as file:
         for member in Archive(file, owner):
             budget.take(owner, "files", 1)
             entry = entry_of(member, owner, partial(_section, path, member.offset_data, member.size))
@@ -119,7 +119,7 @@ def entry_of(member: tarfile.TarInfo, owner: str, read: Reader) -> Entry | None:
 
 
 def _section(path: str, start: int, size: int) -> Iterator[bytes]:
-    with open(path, "rb", buffering=0, opener=_regular) as file:  # noqa: PTH123
+    with open(path, "rb", buffering=0, opener=_regular) as file:
         file.seek(start)
         while size > 0:
             chunk = file.read(min(CHUNK, size))

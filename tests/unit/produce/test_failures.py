@@ -301,7 +301,7 @@ def test_a_broken_wheel_is_invalid_and_named(
 def test_what_a_step_left_in_place_of_its_files_is_not_read(
     make_plan: MakePlan, mirror: Mirror, runner: Runner, tmp_path: Path, left: str
 ) -> None:
-    """A step of buildah can leave its chroot, and write to the folder of its build: a link leads to the user's files."""
+    """A step of buildah can leave its chroot, and write where its files are expected: a link, too."""
 
     class Replacing(FakeEngine):
         def build(self, request: BuildRequest, tar_file: Path, log: Log) -> None:
