@@ -57,14 +57,12 @@ def parsed(text: str, where: str) -> Record:
     """A record from JSON. Artifacts are written by machines that run the code of recipes. Raises InvalidError."""
     try:
         record = Record(**json.loads(text))
-        texts = [
-            record.recipe,
-            record.base,
-            record.plan,
-            *record.tested,
-            *([record.reference] if record.reference else []),
-        ]
+        texts = [record.recipe, record.base, record.plan, *record.tested]
+        texts += [record.reference] if record.reference is not None else []
         whole = all(isinstance(text, str) and re.fullmatch(r"[\w./:@+-]{1,300}", text, re.ASCII) for text in texts)
+        # Its digest is compared and signed, and what its reference names gets the tags.
+        named = f"/{record.recipe}@{record.digest}"
+        whole = whole and (record.reference is None or record.reference.endswith(named))
     except (TypeError, ValueError):
         whole = False
     if not whole or not re.fullmatch(r"[0-9a-f]{64}", record.plan) or not is_digest(record.digest):

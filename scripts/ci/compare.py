@@ -17,7 +17,7 @@ from common import Record, records, set_outputs, summarize
 from push import require_tests
 from tag import plan_tag, published, target
 
-from builder.errors import BuilderError
+from builder.errors import BuilderError, InvalidError
 from builder.registry.client import Registry
 
 DIFFERS = 8
@@ -37,10 +37,19 @@ def main() -> int:
         if not found:
             print(f"compare: no records below {arguments.folder}", file=sys.stderr)
             return 2
+        require_place(found, arguments.published)
         return compare(found, arguments.published, arguments.builds, tested=arguments.tested)
     except BuilderError as error:
         print(f"compare: {error}", file=sys.stderr)
         return int(error.code)
+
+
+def require_place(found: list[Record], repository: str) -> None:
+    """Raises InvalidError for an image that is pushed somewhere else: any job can write a record."""
+    for record in found:
+        place = f"{repository.lower()}/{record.recipe}@{record.digest}"
+        if repository and record.reference not in (None, place):
+            raise InvalidError("is pushed to another repository", id="record-elsewhere", where=str(record.reference))
 
 
 def compare(found: list[Record], repository: str, builds: int = 1, *, tested: bool = False) -> int:

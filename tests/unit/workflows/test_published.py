@@ -162,6 +162,29 @@ class TestRegistry:
         done = self.run("compare", str(tmp_path))
         assert (done.returncode, "[record-invalid]" in done.stderr) == (3, True)
 
+    @pytest.mark.parametrize("place", ["team/one@sha256:" + "e" * 64, "team/other@DIGEST", "elsewhere/one@DIGEST"])
+    def test_a_record_that_names_another_image_gets_no_tag(
+        self, registry: str, held: dict[str, bytes], tmp_path: Path, place: str
+    ) -> None:
+        """The job that only builds again writes one, too, and cannot push."""
+        for machine in ("arm64", "amd64"):
+            self.record(tmp_path / machine, "one", registry)
+        path = tmp_path / "amd64/one.json"
+        other = f"{registry}/{place.replace('DIGEST', self.digest)}"
+        path.write_text(path.read_text().replace(f"{registry}/team/one@{self.digest}", other))
+        done = self.run("compare", str(tmp_path), "--builds", "2", "--tested", "--published", f"{registry}/team")
+        assert (done.returncode, "[record-" in done.stderr) == (3, True), done.stderr
+
+    def test_a_tag_is_of_the_digest_that_was_signed(
+        self, registry: str, held: dict[str, bytes], tmp_path: Path
+    ) -> None:
+        self.record(tmp_path, "one", registry)
+        other = self.MANIFEST + b"\n"
+        held[f"team/one/manifests/{Digest.of(other)}"] = other
+        images = self.images(tmp_path).replace(f"@{self.digest}", f"@{Digest.of(other)}")
+        assert self.run("tag", images, *self.TIP).returncode == 3
+        assert len(held) == 1
+
     def test_an_image_that_one_machine_built_is_not_published(self, registry: str, tmp_path: Path) -> None:
         self.record(tmp_path / "arm64", "one", registry)
         self.record(tmp_path / "arm64", "two", registry)
