@@ -13,7 +13,7 @@ from builder.digest import Digest
 from builder.jsontext import parse_json
 from builder.regular import read_regular
 from builder.store.records import read_record
-from builder.store.removal import remove
+from builder.store.removal import files_below, remove
 from builder.store.retention import Contents, GcReport, Item, Policy, Record, decide, digests, rows
 from builder.store.store import SMALL, Store
 
@@ -72,10 +72,8 @@ def _item(store: Store, path: Path) -> Item:
         return Item(name, status.st_ctime, *_sizes(status))
     # Hard links within an unpacked image count once.
     seen: dict[tuple[int, int], int] = {}
-    for folder, _, names in os.walk(path):
-        for file in names:
-            found = (Path(folder) / file).lstat()
-            seen[found.st_dev, found.st_ino] = found.st_blocks * 512
+    for found in files_below(path):
+        seen[found.st_dev, found.st_ino] = found.st_blocks * 512
     return Item(name, status.st_ctime, sum(seen.values()))
 
 

@@ -1,9 +1,10 @@
-"""Removes trees that are not ours: unreadable folders, any depth, links and mounts that lead elsewhere."""
+"""Removes and counts trees that are not ours: unreadable folders, any depth, links and mounts that lead elsewhere."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -24,6 +25,19 @@ def remove(path: Path) -> None:
             finally:
                 os.close(top)
             path.rmdir()
+
+
+def files_below(folder: Path) -> Iterator[os.stat_result]:
+    """What lstat(2) says of everything below a folder but folders, at any depth. What cannot be read is left out."""
+    left = [str(folder)]
+    while left:
+        with contextlib.suppress(OSError), os.scandir(left.pop()) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    if entry.is_dir(follow_symlinks=False):
+                        left.append(entry.path)
+                    else:
+                        yield entry.stat(follow_symlinks=False)
 
 
 def _empty(top: int) -> None:

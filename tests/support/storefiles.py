@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 from builder.digest import Digest
@@ -21,6 +23,17 @@ def blobs(store: Store) -> set[str]:
 def temporary(store: Store) -> list[str]:
     """The names of a store's unfinished files."""
     return [path.name for path in store.tmp.iterdir()]
+
+
+def deep_folder(folder: Path, depth: int) -> None:
+    """Make folders inside each other, below an existing one."""
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("deep", dir_fd=here)
+        below = os.open("deep", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
 
 
 def receipt(digest: str, key: str = KEY) -> bytes:

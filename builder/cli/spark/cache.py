@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +14,7 @@ from builder.cli.options import JsonOption
 from builder.cli.output import print_json, print_line, say, size
 from builder.errors import EngineError
 from builder.serve.spec import COMPILE_CACHE, cache_folder
+from builder.store.removal import files_below, remove
 
 
 @dataclass(frozen=True)
@@ -71,23 +72,15 @@ def _names() -> dict[str, str]:
 
 def _size(folder: Path) -> int:
     """The bytes on disk; what this user may not read counts nothing."""
-    total = 0
-    for path, _, files in os.walk(folder):
-        for name in files:
-            try:
-                total += os.lstat(os.path.join(path, name)).st_blocks * 512  # noqa: PTH118
-            except OSError:
-                continue
-    return total
+    return sum(status.st_blocks * 512 for status in files_below(folder))
 
 
 def _delete(folder: Path) -> None:
-    try:
-        shutil.rmtree(folder)
-    except OSError as error:
+    remove(folder)
+    if os.path.lexists(folder):
         raise EngineError(
             f"{folder} cannot be deleted",
             id="cache-not-deleted",
-            cause=f"{error.strerror}: containers that run as root write files of root",
-            next=f"sudo rm -r {folder}",
-        ) from error
+            cause="containers that run as root write files of root",
+            next=f"sudo rm -r {shlex.quote(str(folder))}",
+        )

@@ -11,6 +11,7 @@ import pytest
 from tests.support.cli import Cli
 from tests.support.docker_daemon import docker_daemon
 from tests.support.docker_state import DockerDaemon
+from tests.support.storefiles import deep_folder
 
 HEX = "a1" * 32
 IMAGE = f"registry.example/team/omni@sha256:{HEX}"
@@ -51,6 +52,15 @@ def test_caches_of_images_that_are_gone_are_listed_and_deleted(cli: Cli, docker:
     assert not [path for path in gone if path.exists()]
     assert (cli.folder / "home/vllm-compile-cache/file").exists()
     assert cli.folder.exists(), "a link is not followed"
+
+
+def test_a_cache_may_be_deeper_than_any_recursion(cli: Cli, docker: DockerDaemon) -> None:
+    """Code of an image writes it."""
+    folder = compiled(cli, HEX)
+    deep_folder(folder, 2500)
+    assert cli("cache").code == 0
+    assert "deleted 1 of 1 folders" in cli("cache", "--prune").err
+    assert not folder.exists()
 
 
 def test_without_docker_nothing_is_deleted(cli: Cli) -> None:

@@ -22,6 +22,7 @@ from tests.support.errors import fails
 from tests.support.mirror import Mirror
 from tests.support.project import ROOT
 from tests.support.runner import Runner
+from tests.support.storefiles import deep_folder
 
 MakePlan = Callable[..., Plan]
 DAY = 86400.0
@@ -131,6 +132,14 @@ def test_unpacked_images_are_removed_and_their_links_counted_once(store: Store) 
     assert (report.removed["unpacked"].count, report.freed) == (1, -(-100_000 // 4096) * 4096)
     assert list((store.root / "run").iterdir()) == []
     assert list(store.tmp.iterdir()) == []
+
+
+def test_an_unpacked_image_may_be_deeper_than_any_recursion(store: Store) -> None:
+    unpacked = store.root / "run" / "sha256-abc"
+    unpacked.mkdir(parents=True)
+    deep_folder(unpacked, 1500)
+    assert collect(store, Policy(), dry_run=False).removed["unpacked"].count == 1
+    assert list((store.root / "run").iterdir()) == []
 
 
 def test_files_of_unknown_names_below_tmp_are_removed_when_no_other_builder_runs(store: Store) -> None:
