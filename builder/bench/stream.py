@@ -12,7 +12,7 @@ from builder.registry.connection import Adapter
 _CHUNK = 1 << 16
 _LINE = 4 << 20
 _MOST = 64 << 20
-"""Bytes of one line, and of an answer."""
+"""Bytes of one line, or of an answer that is read as a whole; and of a stream."""
 
 
 class SlowAnswer(requests.Timeout):
@@ -66,4 +66,9 @@ def lines(answer: requests.Response, seconds: float) -> Iterator[bytes]:
 
 def text(answer: requests.Response, seconds: float) -> str:
     """The whole answer, as UTF-8. Raises as `lines`."""
-    return b"\n".join(lines(answer, seconds)).decode("utf-8", "replace")
+    found = bytearray()
+    for line in lines(answer, seconds):
+        found += line + b"\n"
+        if len(found) > _LINE:
+            raise requests.exceptions.ContentDecodingError(f"an answer of more than {_LINE} bytes")
+    return found.decode("utf-8", "replace")

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import docker
 import docker.errors
@@ -18,8 +19,9 @@ from builder.engine.httpread import CheckedResponse
 from builder.errors import EngineError
 from builder.events import Event, Listener, State
 
-_LARGEST = 64 << 20
-"""Bytes of one answer: the output of a container has 32 MB at most."""
+_LARGEST, _LOG = 8 << 20, 64 << 20
+"""Bytes of one answer, which may take thirty times as many when it is parsed; and of a container's output, which has 32
+MB at most."""
 _LONGEST = 1 << 20
 """Bytes of one message about progress."""
 _PIECE = 1 << 16
@@ -55,13 +57,14 @@ def bounded(response: requests.Response, *_: Any, **options: Any) -> None:
     if options.get("stream") and response.status_code < 400:
         return
     data = bytearray()
+    most = _LOG if urlsplit(response.url).path.endswith("/logs") else _LARGEST
     # The answer to `wait` takes as long as its caller allows.
     end = time.monotonic() + float(options.get("timeout") or 0.0) + _SECONDS
     while piece := response.raw.read1(_PIECE, decode_content=False):
         data += piece
-        if len(data) > _LARGEST:
+        if len(data) > most:
             response.close()
-            raise docker.errors.DockerException(f"its answer is longer than {_LARGEST >> 20} MB")
+            raise docker.errors.DockerException(f"its answer is longer than {most >> 20} MB")
         if time.monotonic() > end:
             response.close()
             raise requests.Timeout("its answer does not end")

@@ -70,6 +70,17 @@ def test_an_answer_without_end_is_an_error(head: bytes, more: bytes, monkeypatch
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 << 10
 
 
+def test_an_answer_of_many_small_values_takes_little_memory() -> None:
+    """Each takes thirty times as many bytes when it is parsed."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with serving(b"\r\n[" + (b"[[]]," * 200_000 + b"\n") * 20 + b"[]]") as url:
+        with pytest.raises(NetworkError):
+            Server(url)
+        with pytest.raises(CheckFailed):
+            Client(url, "m", patience=20).json("/x")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 << 10
+
+
 def test_an_answer_that_drips_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "TIMEOUT", 1.0)
     start = time.monotonic()

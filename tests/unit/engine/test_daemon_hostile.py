@@ -117,6 +117,15 @@ def test_an_answer_without_end(
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("path", [b"/images/x/json", b"/images/json"], ids=bytes.decode)
+def test_an_answer_of_many_small_values(path: bytes, hostile: Callable[..., str]) -> None:
+    """Each takes thirty times as many bytes when it is parsed."""
+    with Daemon(hostile(path, lambda: whole(b"[" + b"[[]]," * 2_000_000 + b"[]]"))) as daemon:
+        with fails(EngineError, "docker-refused") as caught:
+            ACTS[path](daemon)
+        assert "longer than 8 MB" in caught.value.cause
+
+
 @pytest.mark.parametrize(
     "body", [b"[]", b"3", b'"x"', b"null", b"{}", b"[" * 500, b"[3]", b"\xff", b'{"Id": []}'], ids=repr
 )
