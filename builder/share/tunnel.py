@@ -70,9 +70,10 @@ class Tunnel:
         return self._process.stdin, self._process.stdout
 
     def cut(self) -> None:
-        """End the connection: who waits for the other machine goes on."""
-        if self._process is not None:
-            self._process.kill()
+        """End the connection, for good: who waits for the other machine goes on."""
+        self._ended = True
+        if (process := self._process) is not None:
+            process.kill()
 
     def __enter__(self) -> Tunnel:
         problem = ""
@@ -82,7 +83,7 @@ class Tunnel:
             problem = self._start()
             if not problem:
                 return self
-            if "forward" not in problem:
+            if self._ended or "forward" not in problem:
                 break
         raise EngineError(
             "ssh makes no tunnel",
@@ -94,7 +95,7 @@ class Tunnel:
 
     def __exit__(self, *_: object) -> None:
         if self._process is not None:
-            self._ended = self._process.poll() is not None
+            self._ended = self._ended or self._process.poll() is not None
             self._end()
 
     def _start(self) -> str:

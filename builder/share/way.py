@@ -78,6 +78,9 @@ class Via:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
+        # Another thread may hold the lock, and wait for what the machine says.
+        if (tunnel := self._tunnel) is not None:
+            tunnel.cut()
         with self._lock:
             self._stop()
         self._stack.close()
@@ -116,9 +119,11 @@ class Via:
         self._stop()
         server = self._counter.server.port
         tunnel = Tunnel(self.host, server, command=_START, ports=range(PORT + len(PORTS), PORT + 2 * len(PORTS)))
+        self._tunnel = tunnel
         try:
-            self._tunnel = tunnel.__enter__()
+            tunnel.__enter__()
         except EngineError as error:
+            self._tunnel = None
             if "python3" in (error.cause or ""):
                 raise error.replaced(next=f"install python3 on {self.host}, or deploy without --via") from None
             raise

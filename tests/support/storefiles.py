@@ -26,11 +26,11 @@ def temporary(store: Store) -> list[str]:
 
 
 def deep_folder(folder: Path, depth: int) -> None:
-    """Make folders inside each other, below an existing one."""
+    """Make folders inside each other, below an existing one, with names so short that paths reach some depth."""
     here = os.open(folder, os.O_RDONLY)
     for _ in range(depth):
-        os.mkdir("deep", dir_fd=here)
-        below = os.open("deep", os.O_RDONLY, dir_fd=here)
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
         os.close(here)
         here = below
     os.close(here)

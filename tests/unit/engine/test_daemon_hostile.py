@@ -226,3 +226,23 @@ def test_a_relay_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.Monkey
     via = way.Via("spark", ["spark"], parcel, store)
     with limit(20), via, fails(EngineError, "deploy-relay-failed"), via.way("spark"):
         pass
+
+
+@pytest.mark.parametrize("script", ["exec sleep 60", "echo ready; exec sleep 60"], ids=["connection", "relay"])
+def test_a_relay_that_does_not_answer_holds_up_no_signal(
+    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssh(tmp_path, monkeypatch, f"echo >>{tmp_path}/begun; {script}")
+    store = Store(tmp_path / "store")
+    parcel = Parcel("x", store.put(image_manifest()), Digest.of(b"{}"), frozenset(), "linux/arm64", None)
+
+    def wait(via: way.Via) -> None:
+        with contextlib.suppress(EngineError), via.way("spark"):
+            pass
+
+    with limit(45), pytest.raises(KeyboardInterrupt), way.Via("spark", ["spark"], parcel, store) as via:
+        threading.Thread(target=wait, args=(via,), daemon=True).start()
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.05)
+        time.sleep(0.5)
+        raise KeyboardInterrupt
