@@ -59,6 +59,7 @@ def _settings(plan: Plan) -> Iterator[Check]:
     yield Check(
         id="nothing-covered", tier="static", kind="nothing-covered", args={"replaces": [], "declared": declared}
     )
+    yield Check(id="image-unplanned", tier="static", kind="unplanned", args={"planned": True})
     if plan.glibc is not None and plan.base_image is not None:
         yield Check(id="image-symbol-versions", tier="static", kind="symbol-versions", args={"glibc": plan.glibc})
     if plan.base_image is not None:

@@ -39,7 +39,7 @@ _MOST_WORK = 2_000_000_000
 that is taken apart as _CHARACTER, one path that is compared with a pattern as _MATCH, and an entry that is merged once
 more as _MERGE. The most takes seconds."""
 LONGEST_PATH = 4096
-_LONGEST_PATTERN = 1024
+LONGEST_PATTERN = 1024
 """Characters; the time of fnmatch is quadratic in them."""
 
 
@@ -85,7 +85,7 @@ class ImageTree:
         until: read from the top layer down, and stop when all these paths are found. listener: receives each layer.
         Raises InvalidError for a damaged layer.
         """
-        short = (pattern.lstrip("/") for pattern in keep if len(pattern) <= _LONGEST_PATTERN)
+        short = (pattern.lstrip("/") for pattern in keep if len(pattern) <= LONGEST_PATTERN)
         wanted = "|".join(map(fnmatch.translate, short)) or r"(?!)"
         chosen = [(number, blob) for number, blob in enumerate(image.layers) if only is None or number in only]
         present = [(number, blob) for number, blob in chosen if blob.present]
@@ -176,7 +176,7 @@ class ImageTree:
 
     def match(self, pattern: str) -> list[str]:
         """The paths that match an fnmatch pattern, sorted; `*` matches slashes too. None for a very long pattern."""
-        if len(pattern) > _LONGEST_PATTERN:
+        if len(pattern) > LONGEST_PATTERN:
             return []
         accept = re.compile(fnmatch.translate(pattern.lstrip("/"))).match
         name = pattern.rpartition("/")[2]

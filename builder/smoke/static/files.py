@@ -115,7 +115,7 @@ def no_bytecode(context: Context) -> str:
     bad = [
         f"/{path}"
         for path, entry in context.tree.entries.items()
-        if entry.kind == "file" and path.endswith((".pyc", ".pyo")) and context.is_ours(entry.layer)
+        if entry.kind != "dir" and path.endswith((".pyc", ".pyo")) and context.is_ours(entry.layer)
     ]
     if bad:
         raise CheckFailed(f"compiled Python: {first_few(bad)}")

@@ -194,11 +194,17 @@ def nothing_covered(
 
 
 def _renewed(context: Context, path: str) -> bool:
-    """Whether a path is a link to a program or library of its name, perhaps with a version."""
+    """Whether a path is a link to a library of its name, perhaps with a version, or, outside of PATH, to a program of
+    its name in PATH."""
     entry = context.tree.get(path)
     try:
         real = context.tree.resolve(path)
     except PathNotFound:
         return False
-    same = posixpath.basename(real).startswith(posixpath.basename(path))
-    return entry is not None and entry.kind == "symlink" and same and context.tree.entries[real].machine is not None
+    name, other = posixpath.basename(path), posixpath.basename(real)
+    if entry is None or entry.kind != "symlink" or context.tree.entries[real].machine is None:
+        return False
+    if ".so" in name:
+        return other.startswith(name)
+    in_path = {context.tree.resolve(folder) for folder in context.path if context.tree.exists(folder)}
+    return other == name and posixpath.dirname(real) in in_path and posixpath.dirname(path) not in in_path

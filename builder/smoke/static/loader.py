@@ -9,10 +9,11 @@ from functools import cached_property
 
 from builder.smoke.elf.dynamic import Dynamic, read_dynamic
 from builder.smoke.elf.object import AARCH64, reader
-from builder.smoke.image.tree import LONGEST_PATH, ImageTree, PathNotFound
+from builder.smoke.image.tree import LONGEST_PATH, LONGEST_PATTERN, ImageTree, PathNotFound
 
 DEFAULT_FOLDERS = ("/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib", "/usr/lib")
 _MOST_FOLDERS, _MOST_FILES, _MOST_ORIGINS = 256, 100, 16
+_LONGEST_CONF, _LONGEST_CACHE = 1 << 20, 16 << 20
 _CACHE_MAGIC, _OLD_MAGIC = b"glibc-ld.so.cache1.1", b"ld.so-1.7.0"
 
 
@@ -101,12 +102,11 @@ class Loader:
     @cached_property
     def cache(self) -> dict[str, list[str]]:
         """The image's ld.so.cache: paths by the name of a library."""
-        try:
-            data = self.tree.read("/etc/ld.so.cache", 16 << 20)
-        except PathNotFound:
-            return {}
+        data = self._whole("/etc/ld.so.cache", _LONGEST_CACHE)
         start = _table_of(data)
         if not data.startswith(_CACHE_MAGIC, start) or len(data) < start + 48:
+            if data.startswith(_OLD_MAGIC):
+                raise ValueError("/etc/ld.so.cache has the format before glibc 2.2 alone, which is not read")
             return {}
         (count,) = struct.unpack_from("<I", data, start + 20)
         found: dict[str, list[str]] = {}
@@ -125,29 +125,44 @@ class Loader:
         return self._folders
 
     def _conf(self, path: str, seen: set[str]) -> list[str]:
-        if path in seen or len(seen) > _MOST_FILES:
+        if path in seen:
             return []
         seen.add(path)
-        try:
-            text = self.tree.read(path).decode(errors="replace")
-        except PathNotFound:
-            return []
         folders: list[str] = []
-        for line in text.splitlines():
-            line = line.partition("#")[0].strip()
-            if line.startswith("include"):
+        # As ldconfig reads it: bytes, in lines that end with a line feed alone.
+        for raw in self._whole(path, _LONGEST_CONF).decode("utf-8", "surrogateescape").split("\n"):
+            line = raw.partition("\0")[0].partition("#")[0].strip(" \t\r\v\f")
+            if line.startswith(("include ", "include\t")):
                 for pattern in line.split()[1:]:
-                    if pattern in seen or len(seen) > _MOST_FILES:
-                        continue
-                    seen.add(pattern)
-                    absolute = pattern if pattern.startswith("/") else f"{path.rpartition('/')[0]}/{pattern}"
-                    for include in self.tree.match(absolute):
-                        folders += self._conf(f"/{include}", seen)
+                    folders += self._included(pattern, path, seen)
             elif line.startswith("/"):
-                folders.append(line)
+                # Some versions of ldconfig take `=TYPE` behind a folder for its type.
+                folders += dict.fromkeys([line, line.partition("=")[0].rstrip()])
         if len(folders) > _MOST_FOLDERS:
             raise ValueError(f"{path} names more than {_MOST_FOLDERS} folders")
         return folders
+
+    def _included(self, pattern: str, path: str, seen: set[str]) -> list[str]:
+        """The folders in the files that `include` names in a file. Raises ValueError for what is not followed."""
+        if pattern in seen:
+            return []
+        seen.add(pattern)
+        if len(seen) > _MOST_FILES or len(pattern) > LONGEST_PATTERN or set("[\\") & set(pattern):
+            raise ValueError(f"{path} includes {pattern[:100]!r}, which is not followed: the name or too many files")
+        absolute = pattern if pattern.startswith("/") else f"{path.rpartition('/')[0]}/{pattern}"
+        return [folder for include in self.tree.match(absolute) for folder in self._conf(f"/{include}", seen)]
+
+    def _whole(self, path: str, most: int) -> bytes:
+        """A file that decides where the loader looks; b"" when there is none. Raises ValueError when it is too long."""
+        if not self.tree.exists(path) or self.tree.stat(path).kind != "file":
+            return b""
+        try:
+            data = self.tree.read(path, most + 1)
+        except PathNotFound as error:
+            raise ValueError(str(error)) from error
+        if len(data) > most:
+            raise ValueError(f"{path} is too long: {most} bytes are read")
+        return data
 
     def _at(self, path: str, why: str) -> LibraryMatch | None:
         try:
@@ -176,4 +191,4 @@ def _expand(folder: str, path: str) -> str:
 
 
 def _text(data: bytes, start: int) -> str:
-    return data[start : max(start, data.find(b"\0", start, start + 4096))].decode(errors="replace")
+    return data[start : max(start, data.find(b"\0", start, start + 4096))].decode("utf-8", "surrogateescape")

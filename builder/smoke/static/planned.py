@@ -1,12 +1,15 @@
-"""The static check that an image is the planned one: its configuration, field by field, and its layers."""
+"""The static checks of the plan: whether an image is the planned one, field by field, and what only a plan explains."""
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from builder.smoke.check import CheckFailed, CheckNotRun, check_kind
+from builder.smoke.check import CheckFailed, CheckNotRun, CheckWarned, check_kind
 from builder.smoke.static.context import Context, Reads
+from builder.smoke.static.records import RECORDS, recorded
 from builder.text import first_few
 
 _SETS = ("Env", "Labels")
@@ -84,3 +87,72 @@ def _fields(what: str, have: Mapping[str, Any], wanted: Mapping[str, Any], skip:
 def _variables(config: Mapping[str, Any]) -> dict[str, str]:
     words = (config.get("config") or {}).get("Env") or ()
     return {name: value for name, _, value in (word.partition("=") for word in words)}
+
+
+_PLACES = ("etc/", "usr/")
+_CUDA = re.compile(r"usr/local/cuda[^/]*/")
+_TOOLS = re.compile(
+    r"nvcc|nvcc\.profile|nvlink|ptxas|fatbinary|cudafe\+\+|cicc|bin2c|__nvcc_device_query|cuobjdump|nvdisasm|nvprune|cu\+\+filt"
+)
+"""The programs of CUDA's compiler, whose layers have no RECORD."""
+_LOADER = re.compile(r"etc/ld\.so\.conf\.d/[^/]+\.conf")
+_SET = re.compile(
+    r"PATH|LD_LIBRARY_PATH|LANG|LANGUAGE|LC_\w+|TZ|TERM|HOME|USER|LOGNAME|DEBIAN_FRONTEND|CC|CXX|CUDAHOSTCXX|MAX_JOBS"
+    r"|OMP_NUM_THREADS|TOKENIZERS_PARALLELISM|TORCH_CUDA_ARCH_LIST|CUTE_DSL_ARCH|HF_HOME|(?:HF_HUB|TRANSFORMERS)_OFFLINE"
+    r"|FLASHINFER_(?:DISABLE_VERSION_CHECK|NVCC_THREADS)|(?:VLLM|NCCL|NVIDIA|PYTHON|RAY_memory)_?\w+|CUDA_VISIBLE_DEVICES"
+    r"|TRITON_PTXAS_(?:BLACKWELL_)?PATH=/usr/local/cuda/bin/ptxas|CUDA_HOME=/usr/local/cuda"
+)
+"""Variables that other checks judge, and those that load no code and ask nobody, some with their value."""
+
+
+@check_kind("static", "unplanned", Reads("ours", keeps=lambda image, args: RECORDS))
+def unplanned(context: Context, *, planned: bool = False) -> str:
+    """Without a plan, a warning for what only a plan explains: files of ours in /etc and /usr, above the first layer,
+    that belong to no Python distribution and not to CUDA, programs in PATH and files beside those of lower layers,
+    likewise; variables that no layer of builder sets; another entrypoint than vLLM, and files that it names.
+
+    planned: whether `planned` compares the image with a plan.
+    """
+    if planned:
+        return "the plan says what is in the image"
+    found = [*_strange_files(context), *_strange_settings(context)]
+    if found:
+        raise CheckWarned(f"only a plan (--recipe) tells whether this is meant: {first_few(found)}")
+    return "every file, variable and command is one that this project's images have"
+
+
+def _strange_files(context: Context) -> Iterator[str]:
+    """Our files above the first layer that nothing explains. `nothing-covered` judges those that replace others,
+    `imports` those in the folders of packages."""
+    explained = recorded(context) | {item.path for item in context.tree.covered}
+    in_path = {context.tree.resolve(folder) for folder in context.path if context.tree.exists(folder)}
+    below: set[str] = set()
+    for layer in sorted(context.tree.layers, key=lambda layer: layer.number):
+        paths = [path for path, entry in layer.entries.items() if entry.kind != "dir"]
+        if layer.number == 0 or not context.is_ours(layer.number):
+            below |= {path.rpartition("/")[0] for path in paths}
+            continue
+        for path in paths:
+            folder, _, name = path.rpartition("/")
+            if path in explained or "-packages/" in path or _LOADER.fullmatch(path):
+                continue
+            is_strange = folder in in_path and not _TOOLS.fullmatch(name)
+            if is_strange or (not _CUDA.match(path) and (path.startswith(_PLACES) or folder in below)):
+                yield f"/{path}"
+
+
+def _strange_settings(context: Context) -> Iterator[str]:
+    for name, value in context.own_env.items():
+        if not _SET.fullmatch(name) and not _SET.fullmatch(f"{name}={value}"):
+            yield f"the variable {name}"
+    settings = context.image.settings
+    if not {"Entrypoint", "Cmd"} & set(context.own_fields):
+        return
+    words = [*(settings.get("Entrypoint") or ()), *(settings.get("Cmd") or ())]
+    names = [posixpath.basename(word) for word in words[:2]]
+    if words and "vllm" not in (names[0], names[-1] if names[0] == "env" else ""):
+        yield f"the command {' '.join(words)[:100]}"
+    for word in words[1:]:
+        path = posixpath.join("/", settings.get("WorkingDir") or "", word.rpartition("=")[2])
+        if context.tree.exists(path) and context.tree.stat(path).kind == "file":
+            yield f"{path[:200]}, which the command names"

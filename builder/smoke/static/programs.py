@@ -175,11 +175,15 @@ def _mapped_libraries(context: Context) -> tuple[set[str], list[str]]:
     bad = list(_gaps(context, loader, roots, seen))
     files = {posixpath.basename(path): context.tree.resolve(path) for path in seen}
     for path in searched(context):
-        real = context.tree.resolve(path)
+        name, real = posixpath.basename(path), context.tree.resolve(path)
         layer = context.tree.entries[real].layer
         # Debian's packages, in the first layer, have some of the libraries that wheels bring.
-        if files.get(posixpath.basename(path), real) != real and layer > 0 and context.is_ours(layer):
-            bad.append(f"/{path} is a second copy of /{files[posixpath.basename(path)]}")
+        if layer == 0 or not context.is_ours(layer):
+            continue
+        # cuDNN and others open parts of theirs by name, while they run.
+        parts = [each for each in context.tree.named(name) if "-packages/" in each and each != real]
+        if (other := files.get(name, next(iter(parts), real))) != real:
+            bad.append(f"/{path} is a second copy of /{other}")
     return seen, bad
 
 

@@ -16,7 +16,7 @@ from builder.smoke.static.context import Context, Reads
 from builder.smoke.static.python import installed, normal
 from builder.text import first_few
 
-_RECORDS = ("*-packages/*.dist-info/RECORD",)
+RECORDS = ("*-packages/*.dist-info/RECORD",)
 _METADATA = ("*-packages/*.dist-info/METADATA",)
 _PATHS = ("*-packages/*.pth",)
 _MOST_RECORD, _MOST_ROWS = 8 << 20, 400_000
@@ -25,10 +25,16 @@ _MOST_PATHS = 64 << 10
 """Bytes of a `.pth` file."""
 _STARTS = ("sitecustomize.py", "usercustomize.py")
 _MODULES = (".py", ".pyc", ".so")
-_LIBRARY = re.compile(r"/lib/python3[0-9]*\.zip$|/lib/python3\.[0-9]+/.*\.(?:py|pyc|so)$|/python3.*\._?pth$")
+_LIBRARY = re.compile(
+    r"/lib(?:64)?/python3[0-9]*\.zip$|/lib(?:64)?/python3\.[0-9]+t?/.*\.(?:py|pyc|so)$|/python3.*\._?pth$"
+    r"|/pyvenv\.cfg$|/pybuilddir\.txt$|/Modules/Setup\.local$"
+)
+"""Python's own library, and the files beside its program that give it another one."""
+_METADATA_BESIDE = re.compile(r"\.(?:dist|egg)-info(?:/|$)")
+"""Metadata in a folder of sys.path, whose entry points name code."""
 
 
-@check_kind("static", "records", Reads("ours", keeps=lambda image, args: _RECORDS, scan=ScanOptions(files=True)))
+@check_kind("static", "records", Reads("ours", keeps=lambda image, args: RECORDS, scan=ScanOptions(files=True)))
 def records(context: Context) -> str:
     """Every file in a distribution's RECORD exists, with the size and hash in RECORD; every distribution has one.
 
@@ -59,6 +65,11 @@ _Stated = tuple[dict[tuple[str, int], set[tuple[bytes, str]]], list[str]]
 
 def _stated(context: Context) -> _Stated:
     return context.once("records", lambda: _read_records(context))
+
+
+def recorded(context: Context) -> set[str]:
+    """The paths that are in a RECORD. The check that asks keeps the files of RECORDS."""
+    return {path for path, _ in _stated(context)[0]}
 
 
 def _read_records(context: Context) -> _Stated:
@@ -113,12 +124,12 @@ def _digest(text: str) -> bytes | None:
         return None
 
 
-@check_kind("static", "imports", Reads("ours", keeps=lambda image, args: (*_RECORDS, *_METADATA, *_PATHS)))
+@check_kind("static", "imports", Reads("ours", keeps=lambda image, args: (*RECORDS, *_METADATA, *_PATHS)))
 def imports(context: Context) -> str:
     """Every file above the first layer that Python can import or runs at its start is in a RECORD: no other module
     (also beside a script), `.pth` file, sitecustomize or editable install. The metadata of a distribution names it as
     its folder does."""
-    listed = {path for path, _ in _stated(context)[0]}
+    listed = recorded(context)
     bad = [*_contradictions(context), *_leading_out(context)]
     unlisted = []
     scripts = _script_folders(context)
@@ -160,7 +171,8 @@ def _leading_out(context: Context) -> Iterator[str]:
 
 def _script_folders(context: Context) -> frozenset[str]:
     """The folders that come first in sys.path: that of a script in PATH or that a link there leads to, and the working
-    directory for `python -m`; with links followed, as Python follows them."""
+    directory for `python -m`; with links followed, as Python follows them. All folders in them, too: without
+    `__init__.py` they are parts of packages (google, nvidia)."""
     tree, found = context.tree, set()
     for folder in (*context.path, context.image.settings.get("WorkingDir") or "/"):
         found.add(posixpath.normpath(folder).strip("/"))
@@ -169,18 +181,23 @@ def _script_folders(context: Context) -> frozenset[str]:
     for path in [path for folder in found if folder for path in tree.inside(folder)]:
         if tree.entries[path].kind == "symlink" and tree.exists(path) and tree.stat(path).script:
             found.add(posixpath.dirname(tree.resolve(path)))
+    todo = [folder for folder in found if folder]
+    while todo:
+        inside = [path for path in tree.inside(todo.pop()) if path not in found and tree.entries[path].kind == "dir"]
+        found.update(inside)
+        todo += inside
     return frozenset(found)
 
 
 def _imported(path: str, name: str, scripts: Collection[str]) -> bool:
     """Whether Python finds a file outside of the packages' folders: its own library, zipped or not, its settings,
-    modules and packages beside a script, and a link in place of a packages' folder."""
-    if name in _STARTS or name == "pyvenv.cfg" or name.endswith("-packages") or _LIBRARY.search(f"/{path}"):
+    modules, packages and metadata beside a script, and a link in place of a packages' folder."""
+    if name in _STARTS or name.endswith("-packages") or _LIBRARY.search(f"/{path}"):
         return True
+    if not name.endswith(_MODULES) and not _METADATA_BESIDE.search(path):
+        return False
     folder = posixpath.dirname(path)
-    if name.startswith("__init__."):
-        return posixpath.dirname(folder) in scripts and folder != ""
-    return name.endswith(_MODULES) and folder in scripts
+    return folder in scripts or ("" in scripts and name.startswith("__init__.") and "/" not in folder)
 
 
 def _contradictions(context: Context) -> Iterator[str]:

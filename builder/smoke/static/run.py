@@ -73,6 +73,7 @@ ALWAYS = tuple(
         "imports",
         "starts",
         "vllm-env",
+        "unplanned",
         "nothing-covered",
     )
 )

@@ -29,9 +29,9 @@ _CACHES = re.compile(
     r"|XDG_(?:CONFIG|DATA)_HOME|VLLM_CONFIG_ROOT|TORCH_HOME"
 )
 """Variables that name the programs that compile at run time, and folders out of which compiled code is loaded."""
+_CACHE = re.compile(r"(?:^|/)\.(?:cache|triton|nv)/")
+"""Where vLLM, FlashInfer, Inductor, Triton and the driver keep what they compile, in a user's home."""
 _LISTS = ("PATH", "LD_LIBRARY_PATH")
-_JUDGED = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
-"""The check `ptxas` reads what these name."""
 _MOST_NAMES = 500
 """Paths in variables that are looked up."""
 
@@ -64,7 +64,7 @@ def naming_variables(context: Context, libraries: Collection[str]) -> Iterator[s
     left = _MOST_NAMES
     known: set[str] | None = None
     for name, value in context.image.env.items():
-        if name in _LISTS or name in _JUDGED or _LOADS.fullmatch(name):
+        if name in _LISTS or _LOADS.fullmatch(name):
             continue
         for path in re.split("[:;, ]", value)[:MOST_FOLDERS]:
             if not path.startswith("/"):
@@ -95,7 +95,7 @@ def _in_path(context: Context) -> Iterator[str]:
 
 
 def _caches(context: Context) -> Iterator[str]:
-    """The variables of caches that have compiled code of ours in them."""
+    """Code of ours in a cache: in the folder of a variable, or in one that is usual in a home."""
     named = [(name, value) for name, value in context.image.env.items() if _CACHES.fullmatch(name)]
     if len(named) > MOST_FOLDERS:
         yield "too many variables of caches"
@@ -103,9 +103,15 @@ def _caches(context: Context) -> Iterator[str]:
     for name, value in named[:MOST_FOLDERS]:
         if context.tree.exists(value) and (where := context.tree.resolve(value)):
             places[f"{where}/"] = name
-    for path, item in context.tree.entries.items() if places else ():
+    named_places = tuple(places)
+    for path, item in context.tree.entries.items():
         is_code = item.machine is not None or path.endswith((".py", ".pyc", ".cubin"))
-        if is_code and context.is_ours(item.layer) and path.startswith(tuple(places)):
+        if not is_code or not context.is_ours(item.layer):
+            continue
+        if path.startswith(named_places):
             name = next(name for place, name in places.items() if path.startswith(place))
             yield f"/{path}, out of the cache of the variable {name}"
+            return
+        if _CACHE.search(path):
+            yield f"/{path}, out of a cache"
             return

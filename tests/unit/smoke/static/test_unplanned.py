@@ -1,0 +1,161 @@
+"""Images without a plan in which something more runs: each has a finding, and the healthy one has none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.smoke.image.opened import open_image
+from builder.smoke.static.run import check_image, run_static
+from tests.support.images import SITE, Files, distribution, elf, layout, link, program
+
+SCRIPT = program(b"#!/usr/bin/python3\n")
+LIB = elf()
+PACKAGES: Files = {f"{SITE}/vllm/__init__.py": b"good", f"{SITE}/nvidia/cudnn/lib/libcudnn_ops.so.9": LIB}
+ROOT: Files = {
+    "usr/bin/python3": program(LIB),
+    "usr/bin/vllm": SCRIPT,
+    "usr/bin/uname": program(LIB),
+    "usr/lib/libx.so.1": LIB,
+    **distribution("vllm", "0.20.0", PACKAGES),
+    **PACKAGES,
+}
+PATH = "PATH=/usr/local/cuda/bin:/usr/local/bin:/usr/bin"
+NCCL: Files = {"opt/nccl/lib/libnccl.so.2": LIB, "etc/ld.so.conf.d/000-nccl.conf": b"/opt/nccl/lib\n"}
+CUDA: Files = {"usr/local/cuda/bin/nvcc": program(LIB), "usr/local/cuda/include/cuda.h": b""}
+
+
+def found(where: Path, layers: list[Files], *words: str, **settings: Any) -> dict[str, str]:
+    """The messages of the checks that did not pass."""
+    image = layout(
+        where / "image", list(layers), **{"Env": [PATH, *words], "Entrypoint": ["vllm", "serve"], **settings}
+    )
+    return {row.kind: row.message for row in run_static(image, None, []).results if row.status != "pass"}
+
+
+def test_an_image_like_ours_has_no_finding(tmp_path: Path) -> None:
+    words = ["CUDA_HOME=/usr/local/cuda", "VLLM_USE_DEEP_GEMM=0", "LANG=C.UTF-8", "MAX_JOBS=4"]
+    assert found(tmp_path / "1", [ROOT, CUDA, NCCL], *words) == {}
+    assert found(tmp_path / "2", [ROOT], Entrypoint=["/usr/bin/env"], Cmd=["vllm"])["starts"]
+
+
+FILES: dict[str, tuple[Files, str]] = {
+    # name: files of a layer more, the check that fails
+    "bytecode by a link": (
+        {f"{SITE}/vllm/__pycache__/__init__.cpython-313.pyc": link("/opt/data"), "opt/data": b"evil"},
+        "no-bytecode",
+    ),
+    "a mark of a build tree": (
+        {"usr/bin/pybuilddir.txt": b"/srv/x", "usr/Lib": link("lib/python3.13"), "srv/x/_json.py": b""},
+        "imports",
+    ),
+    "a part of a package without __init__": ({"usr/bin/google/protobuf/__init__.py": b"evil"}, "imports"),
+    "metadata with entry points": (
+        {"usr/local/bin/x-1.dist-info/entry_points.txt": b"[console_scripts]"},
+        "imports",
+    ),
+    "the library of lib64": ({"usr/lib64/python3.13/json/evil.py": b"evil"}, "imports"),
+    "a program in place of another": (
+        {"usr/bin/python3": link("/opt/python3-evil"), "opt/python3-evil": program(elf(soname="x"))},
+        "nothing-covered",
+    ),
+    "code in a home's cache": ({"opt/home/.cache/flashinfer/a.so": LIB}, "preloads"),
+    "compiled by vLLM": ({"srv/.cache/vllm/torch_compile_cache/x.py": b"evil"}, "preloads"),
+}
+
+
+@pytest.mark.parametrize("case", FILES.values(), ids=FILES)
+def test_files_that_run(tmp_path: Path, case: tuple[Files, str]) -> None:
+    files, kind = case
+    assert kind in found(tmp_path, [ROOT, files])
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "usr/local/bin/uname",
+        "usr/local/cuda/bin/uname",
+        "usr/local/lib/libnss_db.so.2",
+        "usr/share/p11-kit/modules/x.module",
+        "etc/profile.d/x.sh",
+        "etc/gitconfig",
+        "etc/perl/strict.pm",
+    ],
+)
+def test_files_that_only_a_plan_explains(tmp_path: Path, path: str) -> None:
+    messages = found(tmp_path, [ROOT, CUDA, {path: program(LIB) if "/bin/" in path or ".so" in path else b""}])
+    assert path in messages["unplanned"]
+    assert set(messages) == {"unplanned"}
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "CUDA_HOME=/srv/cuda",
+        "COMPILER_PATH=/srv/cc",
+        "TRITON_LIBDEVICE_PATH=/srv/x.bc",
+        "FLASHINFER_EXTRA_LDFLAGS=/srv/x.o",
+        "RAY_ADDRESS=203.0.113.1:6379",
+        "GIT_CONFIG_COUNT=1",
+    ],
+)
+def test_variables_that_only_a_plan_explains(tmp_path: Path, word: str) -> None:
+    assert found(tmp_path, [ROOT], word) == {
+        "unplanned": f"only a plan (--recipe) tells whether this is meant: the variable {word.partition('=')[0]}"
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["/usr/bin/python3", "-c", "import evil"], "the command /usr/bin/python3 -c import evil"),
+        (["vllm", "serve", "--tool-parser-plugin=/opt/x.py"], "/opt/x.py, which the command names"),
+        (["vllm", "serve", "opt/x.py"], "/opt/x.py, which the command names"),
+    ],
+)
+def test_commands_that_only_a_plan_explains(tmp_path: Path, words: list[str], message: str) -> None:
+    assert message in found(tmp_path, [ROOT, {"opt/x.py": b""}], Entrypoint=words)["unplanned"]
+
+
+def test_another_assembler(tmp_path: Path) -> None:
+    messages = found(tmp_path, [{**ROOT, "opt/evil": program(LIB)}], "TRITON_PTXAS_PATH=/opt/evil")
+    assert "TRITON_PTXAS_PATH, which names /opt/evil" in messages["preloads"]
+
+
+def test_a_part_of_a_library_that_is_opened_by_name(tmp_path: Path) -> None:
+    messages = found(tmp_path, [ROOT, {"opt/x/libcudnn_ops.so.9": LIB}], "LD_LIBRARY_PATH=/opt/x")
+    assert "/opt/x/libcudnn_ops.so.9 is a second copy of" in messages["mapped"]
+
+
+def test_a_file_beside_those_of_a_base(tmp_path: Path) -> None:
+    """The entrypoint of NVIDIA's images runs every file in that folder."""
+    base = {**ROOT, "opt/nvidia/entrypoint.d/10-banner.sh": b""}
+    layers: list[Files] = [base, {"opt/nvidia/entrypoint.d/99-evil.sh": b""}]
+    settings = {"Env": [PATH, "OF_BASE=1"], "Entrypoint": ["/opt/nvidia/nvidia_entrypoint.sh"]}
+    image = open_image(layout(tmp_path, layers, **settings))
+    row = next(row for row in check_image(image, [], base=1, settings=settings).results if row.kind == "unplanned")
+    assert (row.status, row.message.partition(": ")[2]) == ("warn", "/opt/nvidia/entrypoint.d/99-evil.sh")
+
+
+CONF: dict[str, tuple[Files, str]] = {
+    "another encoding": ({"etc/ld.so.conf": b"/opt/\xff\n", "opt/\udcff/libx.so.1": LIB}, "/opt/\udcff/libx.so.1"),
+    "a control character": ({"etc/ld.so.conf": b"/opt/a\x1cb\n", "opt/a\x1cb/libx.so.1": LIB}, "/libx.so.1"),
+    "a type": ({"etc/ld.so.conf": b"/opt/a=libc6\n", "opt/a/libx.so.1": LIB}, "/opt/a/libx.so.1"),
+    "an end in the line": ({"etc/ld.so.conf": b"/opt/a\0#\n", "opt/a/libx.so.1": LIB}, "/opt/a/libx.so.1"),
+    "a class of characters": ({"etc/ld.so.conf": b"include /opt/[[:alpha:]].conf\n"}, "is not followed"),
+    "many files": ({"etc/ld.so.conf": b"".join(b"include /opt/%d\n" % i for i in range(102))}, "is not followed"),
+    "files that are not kept": (
+        {"etc/ld.so.conf": b"include /opt/*.conf\n", **{f"opt/{i:02}.conf": b"/srv\n" for i in range(18)}},
+        "links lead to more than 16 others",
+    ),
+    "a long file": ({"etc/ld.so.conf": b"#" * (1 << 20) + b"\n/opt/a\n", "opt/a/libx.so.1": LIB}, "is too long"),
+    "an old cache alone": ({"etc/ld.so.cache": b"ld.so-1.7.0\0" + bytes(4)}, "is not read"),
+}
+
+
+@pytest.mark.parametrize("case", CONF.values(), ids=CONF)
+def test_the_settings_of_the_loader_as_ldconfig_reads_them(tmp_path: Path, case: tuple[Files, str]) -> None:
+    files, message = case
+    assert message in found(tmp_path, [{**ROOT, **files}])["libraries"]
