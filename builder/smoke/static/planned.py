@@ -8,7 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from builder.smoke.check import CheckFailed, CheckNotRun, CheckWarned, check_kind
+from builder.smoke.image.opened import OpenedImage
+from builder.smoke.image.scan import ScanOptions
 from builder.smoke.static.context import Context, Reads
+from builder.smoke.static.libraries import LOADER_FILES, searched
 from builder.smoke.static.records import RECORDS, recorded
 from builder.text import first_few
 
@@ -90,63 +93,117 @@ def _variables(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 _PLACES = ("etc/", "usr/")
+_OF_WHEELS = ("usr/local/bin/", "usr/local/include/", "usr/local/share/", "usr/local/etc/")
+"""Where wheels put files besides the folders of packages: a RECORD explains nothing elsewhere."""
 _CUDA = re.compile(r"usr/local/cuda[^/]*/")
 _TOOLS = re.compile(
     r"nvcc|nvcc\.profile|nvlink|ptxas|fatbinary|cudafe\+\+|cicc|bin2c|__nvcc_device_query|cuobjdump|nvdisasm|nvprune|cu\+\+filt"
 )
 """The programs of CUDA's compiler, whose layers have no RECORD."""
+_TWICE = ("ninja",)
+"""Programs that Debian's packages and wheels bring."""
 _LOADER = re.compile(r"etc/ld\.so\.conf\.d/[^/]+\.conf")
 _SET = re.compile(
-    r"PATH|LD_LIBRARY_PATH|LANG|LANGUAGE|LC_\w+|TZ|TERM|HOME|USER|LOGNAME|DEBIAN_FRONTEND|CC|CXX|CUDAHOSTCXX|MAX_JOBS"
-    r"|OMP_NUM_THREADS|TOKENIZERS_PARALLELISM|TORCH_CUDA_ARCH_LIST|CUTE_DSL_ARCH|HF_HOME|(?:HF_HUB|TRANSFORMERS)_OFFLINE"
-    r"|FLASHINFER_(?:DISABLE_VERSION_CHECK|NVCC_THREADS)|(?:VLLM|NCCL|NVIDIA|PYTHON|RAY_memory)_?\w+|CUDA_VISIBLE_DEVICES"
+    r"PATH|LD_LIBRARY_PATH|LANG|LANGUAGE|LC_\w+|TZ|TERM|USER|LOGNAME|DEBIAN_FRONTEND|CC|CXX|CUDAHOSTCXX|MAX_JOBS|PYTHON\w+"
+    r"|OMP_NUM_THREADS|TOKENIZERS_PARALLELISM|TORCH_CUDA_ARCH_LIST|CUTE_DSL_ARCH|(?:HF_HUB|TRANSFORMERS)_OFFLINE"
+    r"|FLASHINFER_(?:DISABLE_VERSION_CHECK|NVCC_THREADS)|(?:NVIDIA|CUDA)_VISIBLE_DEVICES|NVIDIA_DRIVER_CAPABILITIES"
+    r"|VLLM_NCCL_SO_PATH|(?:VLLM|NCCL|RAY_memory)_\w+=[\w-]*(?:\.[0-9]+)?"
     r"|TRITON_PTXAS_(?:BLACKWELL_)?PATH=/usr/local/cuda/bin/ptxas|CUDA_HOME=/usr/local/cuda"
 )
 """Variables that other checks judge, and those that load no code and ask nobody, some with their value."""
+_HOMES = ("HOME", "HF_HOME")
+_POINTS = re.compile(r"^\s*\[\s*(?:vllm|torch|triton)\b[^\]\n]*\]", re.MULTILINE)
+_OWNERS = re.compile(r".*-packages/(?:vllm|torch|triton)-[^/]*")
+_STARTS = ("*-packages/*.pth", "*.dist-info/entry_points.txt")
+_CODE = re.compile(r"^import[ \t]", re.MULTILINE)
+_MOST_START = 256 << 10
+"""Bytes of a `.pth` file or of entry_points.txt."""
 
 
-@check_kind("static", "unplanned", Reads("ours", keeps=lambda image, args: RECORDS))
+def _keeps(image: OpenedImage, args: Mapping[str, Any]) -> Sequence[str]:
+    return () if args.get("planned") else (*RECORDS, *_STARTS, *LOADER_FILES)
+
+
+@check_kind("static", "unplanned", Reads("ours", keeps=_keeps, scan=ScanOptions(elf=True)))
 def unplanned(context: Context, *, planned: bool = False) -> str:
     """Without a plan, a warning for what only a plan explains: files of ours in /etc and /usr, above the first layer,
-    that belong to no Python distribution and not to CUDA, programs in PATH and files beside those of lower layers,
-    likewise; variables that no layer of builder sets; another entrypoint than vLLM, and files that it names.
+    that belong to no Python distribution and not to CUDA; programs in PATH, libraries where the loader looks, and
+    files beside those of lower layers, likewise; code that Python, vLLM or torch run at their start; variables that
+    no layer of builder sets; another command than vLLM's, and files that it names.
 
     planned: whether `planned` compares the image with a plan.
     """
     if planned:
         return "the plan says what is in the image"
-    found = [*_strange_files(context), *_strange_settings(context)]
+    found = dict.fromkeys((*_strange_files(context), *_strange_starts(context), *_strange_settings(context)))
     if found:
-        raise CheckWarned(f"only a plan (--recipe) tells whether this is meant: {first_few(found)}")
+        raise CheckWarned(f"only a plan (--recipe) tells whether this is meant: {first_few(list(found))}")
     return "every file, variable and command is one that this project's images have"
 
 
 def _strange_files(context: Context) -> Iterator[str]:
     """Our files above the first layer that nothing explains. `nothing-covered` judges those that replace others,
     `imports` those in the folders of packages."""
-    explained = recorded(context) | {item.path for item in context.tree.covered}
+    explained = {path for path in recorded(context) if path.startswith(_OF_WHEELS)}
+    explained |= {item.path for item in context.tree.covered}
     in_path = {context.tree.resolve(folder) for folder in context.path if context.tree.exists(folder)}
     below: set[str] = set()
+    names: set[str] = set()
     for layer in sorted(context.tree.layers, key=lambda layer: layer.number):
         paths = [path for path, entry in layer.entries.items() if entry.kind != "dir"]
+        programs = {path.rpartition("/")[2] for path in paths if path.rpartition("/")[0] in in_path}
         if layer.number == 0 or not context.is_ours(layer.number):
             below |= {path.rpartition("/")[0] for path in paths}
+            names |= programs
             continue
         for path in paths:
             folder, _, name = path.rpartition("/")
+            if folder in in_path and name in names and name not in _TWICE:
+                yield f"/{path}"
             if path in explained or "-packages/" in path or _LOADER.fullmatch(path):
                 continue
             is_strange = folder in in_path and not _TOOLS.fullmatch(name)
             if is_strange or (not _CUDA.match(path) and (path.startswith(_PLACES) or folder in below)):
                 yield f"/{path}"
+        names |= programs
+    for path in searched(context):
+        real = context.tree.resolve(path)
+        layer_number = context.tree.entries[real].layer
+        is_nccl = posixpath.basename(path).startswith("libnccl.so")
+        if layer_number and context.is_ours(layer_number) and "-packages/" not in real and not is_nccl:
+            yield f"/{real}"
+
+
+def _strange_starts(context: Context) -> Iterator[str]:
+    """What distributions make Python, vLLM or torch run: customizations, lines of code in `.pth` files, plugins."""
+    for path in recorded(context):
+        if posixpath.basename(path) in ("sitecustomize.py", "usercustomize.py"):
+            yield f"/{path}"
+    for path in (path for pattern in _STARTS for path in context.tree.match(pattern)):
+        entry = context.tree.entries[path]
+        if entry.kind != "file" or not context.is_ours(entry.layer) or entry.layer == 0:
+            continue
+        data = context.tree.read(path, _MOST_START)
+        text = data.decode("utf-8-sig", "replace")
+        if path.endswith(".pth"):
+            is_strange = bool(_CODE.search(text)) and not path.endswith("/distutils-precedence.pth")
+        else:
+            is_strange = bool(_POINTS.search(text)) and not _OWNERS.match(path)
+        if is_strange or entry.size > len(data):
+            yield f"/{path}"
 
 
 def _strange_settings(context: Context) -> Iterator[str]:
-    for name, value in context.own_env.items():
-        if not _SET.fullmatch(name) and not _SET.fullmatch(f"{name}={value}"):
-            yield f"the variable {name}"
     settings = context.image.settings
-    if not {"Entrypoint", "Cmd"} & set(context.own_fields):
+    for name, value in context.own_env.items():
+        strange = not _SET.fullmatch(name) and not _SET.fullmatch(f"{name}={value}")
+        if name in _HOMES:
+            inside = context.tree.below(context.tree.resolve(value)) if context.tree.exists(value) else ()
+            strange = any(entry.kind != "dir" and entry.layer and context.is_ours(entry.layer) for _, entry in inside)
+        if strange:
+            yield f"the variable {name}"
+    changed = set(context.own_fields)
+    if not {"Entrypoint", "Cmd"} & changed:
         return
     words = [*(settings.get("Entrypoint") or ()), *(settings.get("Cmd") or ())]
     names = [posixpath.basename(word) for word in words[:2]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from builder.smoke.image.opened import open_image
 from builder.smoke.static.run import check_image, run_static
-from tests.support.images import SITE, Files, distribution, elf, layout, link, program
+from tests.support.images import SITE, Files, distribution, elf, layout, link, program, record
 
 SCRIPT = program(b"#!/usr/bin/python3\n")
 LIB = elf()
@@ -19,6 +20,7 @@ ROOT: Files = {
     "usr/bin/vllm": SCRIPT,
     "usr/bin/uname": program(LIB),
     "usr/lib/libx.so.1": LIB,
+    "etc/ld.so.conf": b"include /etc/ld.so.conf.d/*.conf\n",
     **distribution("vllm", "0.20.0", PACKAGES),
     **PACKAGES,
 }
@@ -82,10 +84,11 @@ def test_files_that_run(tmp_path: Path, case: tuple[Files, str]) -> None:
         "etc/profile.d/x.sh",
         "etc/gitconfig",
         "etc/perl/strict.pm",
+        "opt/nccl/lib/libnss_db.so.2",
     ],
 )
 def test_files_that_only_a_plan_explains(tmp_path: Path, path: str) -> None:
-    messages = found(tmp_path, [ROOT, CUDA, {path: program(LIB) if "/bin/" in path or ".so" in path else b""}])
+    messages = found(tmp_path, [ROOT, CUDA, NCCL, {path: program(LIB) if "/bin/" in path or ".so" in path else b""}])
     assert path in messages["unplanned"]
     assert set(messages) == {"unplanned"}
 
@@ -98,6 +101,8 @@ def test_files_that_only_a_plan_explains(tmp_path: Path, path: str) -> None:
         "TRITON_LIBDEVICE_PATH=/srv/x.bc",
         "FLASHINFER_EXTRA_LDFLAGS=/srv/x.o",
         "RAY_ADDRESS=203.0.113.1:6379",
+        "VLLM_DP_MASTER_IP=203.0.113.1",
+        "NCCL_COMM_ID=203.0.113.1:1",
         "GIT_CONFIG_COUNT=1",
     ],
 )
@@ -117,6 +122,34 @@ def test_variables_that_only_a_plan_explains(tmp_path: Path, word: str) -> None:
 )
 def test_commands_that_only_a_plan_explains(tmp_path: Path, words: list[str], message: str) -> None:
     assert message in found(tmp_path, [ROOT, {"opt/x.py": b""}], Entrypoint=words)["unplanned"]
+
+
+DISTRIBUTIONS: dict[str, tuple[str, bytes]] = {
+    # a path that a RECORD lists, its content
+    "code at the start of Python": (f"{SITE}/x.pth", b"\xef\xbb\xbfimport evil\n"),
+    "a customization": (f"{SITE}/sitecustomize.py", b"import evil\n"),
+    "a plugin of vLLM": (f"{SITE}/x-1.dist-info/entry_points.txt", b"[vllm.general_plugins]\nx = x:f\n"),
+    "settings": ("etc/profile.d/x.sh", b""),
+    "a program that is there": ("usr/local/bin/uname", b"#!/usr/bin/python3\n"),
+}
+
+
+@pytest.mark.parametrize("case", DISTRIBUTIONS.values(), ids=DISTRIBUTIONS)
+def test_what_a_distribution_may_not_explain(tmp_path: Path, case: tuple[str, bytes]) -> None:
+    path, data = case
+    files = {path: program(data)}
+    made = distribution("x", "1", {f"{SITE}/x.py": b""})
+    row = record(files).decode().replace(path, posixpath.relpath(path, SITE), 0 if path.startswith(SITE) else 1)
+    made[f"{SITE}/x-1.dist-info/RECORD"] = made[f"{SITE}/x-1.dist-info/RECORD"] + row.encode()  # type: ignore[operator]
+    messages = found(tmp_path, [ROOT, {**made, **files, f"{SITE}/x.py": b""}])
+    assert path in messages["unplanned"]
+    assert set(messages) == {"unplanned"}
+
+
+@pytest.mark.parametrize("name", ["HOME", "HF_HOME"])
+def test_a_home_with_files(tmp_path: Path, name: str) -> None:
+    assert found(tmp_path / "1", [ROOT], f"{name}=/srv/home") == {}
+    assert set(found(tmp_path / "2", [ROOT, {"srv/home/.gitconfig": b""}], f"{name}=/srv/home")) == {"unplanned"}
 
 
 def test_another_assembler(tmp_path: Path) -> None:
