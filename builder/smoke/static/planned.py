@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -107,7 +108,7 @@ _SET = re.compile(
     r"PATH|LD_LIBRARY_PATH|LANG|LANGUAGE|LC_\w+|TZ|TERM|USER|LOGNAME|DEBIAN_FRONTEND|CC|CXX|CUDAHOSTCXX|MAX_JOBS|PYTHON\w+"
     r"|OMP_NUM_THREADS|TOKENIZERS_PARALLELISM|TORCH_CUDA_ARCH_LIST|CUTE_DSL_ARCH|(?:HF_HUB|TRANSFORMERS)_OFFLINE"
     r"|FLASHINFER_(?:DISABLE_VERSION_CHECK|NVCC_THREADS)|(?:NVIDIA|CUDA)_VISIBLE_DEVICES|NVIDIA_DRIVER_CAPABILITIES"
-    r"|VLLM_NCCL_SO_PATH|(?:VLLM|NCCL|RAY_memory)_\w+=[\w-]*(?:\.[0-9]+)?"
+    r"|VLLM_NCCL_SO_PATH=/opt/nccl/lib/[\w.]+|(?:VLLM|NCCL|RAY_memory)_\w+=[\w-]*(?:\.[0-9]+)?"
     r"|TRITON_PTXAS_(?:BLACKWELL_)?PATH=/usr/local/cuda/bin/ptxas|CUDA_HOME=/usr/local/cuda"
 )
 """Variables that other checks judge, and those that load no code and ask nobody, some with their value."""
@@ -194,14 +195,24 @@ def _strange_starts(context: Context) -> Iterator[str]:
 
 
 def _strange_settings(context: Context) -> Iterator[str]:
-    settings = context.image.settings
+    settings, tree = context.image.settings, context.tree
+    entries = tree.entries.items()
+    ours = sorted(path for path, item in entries if item.kind != "dir" and item.layer and context.is_ours(item.layer))
+
+    def holds(folder: str) -> bool:
+        """Whether a file of ours, above the first layer, is below a folder."""
+        inside = f"{tree.resolve(folder)}/" if tree.exists(folder) else "/"
+        place = bisect.bisect_left(ours, inside)
+        return place < len(ours) and ours[place].startswith(inside)
+
     for name, value in context.own_env.items():
         strange = not _SET.fullmatch(name) and not _SET.fullmatch(f"{name}={value}")
-        if name in _HOMES:
-            inside = context.tree.below(context.tree.resolve(value)) if context.tree.exists(value) else ()
-            strange = any(entry.kind != "dir" and entry.layer and context.is_ours(entry.layer) for _, entry in inside)
-        if strange:
+        if holds(value) if name in _HOMES else strange:
             yield f"the variable {name}"
+    where = str(settings.get("WorkingDir") or "/")
+    if holds(where):
+        # vLLM takes `nvidia/model` for a folder before it asks a hub.
+        yield f"the working directory {where[:200]}, which has files"
     changed = set(context.own_fields)
     if not {"Entrypoint", "Cmd"} & changed:
         return
@@ -210,6 +221,8 @@ def _strange_settings(context: Context) -> Iterator[str]:
     if words and "vllm" not in (names[0], names[-1] if names[0] == "env" else ""):
         yield f"the command {' '.join(words)[:100]}"
     for word in words[1:]:
-        path = posixpath.join("/", settings.get("WorkingDir") or "", word.rpartition("=")[2])
-        if context.tree.exists(path) and context.tree.stat(path).kind == "file":
+        name = word.rpartition("=")[2]
+        path = posixpath.join("/", where, name)
+        is_inside = bool(name.strip("./")) and tree.exists(path)
+        if is_inside and (tree.stat(path).kind == "file" or not name.startswith("/") or holds(path)):
             yield f"{path[:200]}, which the command names"

@@ -43,13 +43,17 @@ def loading_variables(context: Context) -> Iterator[str]:
     other = [name for name in own if _LOADS.fullmatch(name) and name not in _PRELOADS]
     yield from (f"the variable {name}" for name in other if own[name] not in ("", "none"))
     yield from (f"the variable {name}" for name in own if _COMPILERS.fullmatch(name) and own[name] not in _USUAL)
-    if context.base:
-        return
-    yield from _caches(context)
-    folders = env.get("LD_LIBRARY_PATH", "/").replace(";", ":").split(":")
+    if not context.base:
+        yield from _caches(context)
+    folders = own.get("LD_LIBRARY_PATH", "/").replace(";", ":").split(":")
     if len(folders) > MOST_FOLDERS:
         yield "too many folders in LD_LIBRARY_PATH"
+    words = (context.settings or {}).get("Env") or ()
+    of_base = next((word.partition("=")[2] for word in words if word.startswith("LD_LIBRARY_PATH=")), None)
+    below = () if of_base is None else of_base.replace(";", ":").split(":")
     for folder in folders[:MOST_FOLDERS]:
+        if folder in below:
+            continue
         if "$" in folder:
             yield f"{folder[:100]}, to which the loader gives another name, by LD_LIBRARY_PATH"
         elif not folder.startswith("/"):

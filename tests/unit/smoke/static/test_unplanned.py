@@ -10,7 +10,7 @@ import pytest
 
 from builder.smoke.image.opened import open_image
 from builder.smoke.static.run import check_image, run_static
-from tests.support.images import SITE, Files, distribution, elf, layout, link, program, record
+from tests.support.images import SITE, Files, distribution, elf, folder, layout, link, program, record
 
 SCRIPT = program(b"#!/usr/bin/python3\n")
 LIB = elf()
@@ -144,6 +144,33 @@ def test_what_a_distribution_may_not_explain(tmp_path: Path, case: tuple[str, by
     messages = found(tmp_path, [ROOT, {**made, **files, f"{SITE}/x.py": b""}])
     assert path in messages["unplanned"]
     assert set(messages) == {"unplanned"}
+
+
+def test_a_model_in_the_working_directory(tmp_path: Path) -> None:
+    """`vllm serve nvidia/model` loads it, and the code that its config.json names."""
+    model: Files = {"srv/nvidia/model/config.json": b"{}"}
+    assert "/srv, which has files" in found(tmp_path / "1", [ROOT, model], WorkingDir="/srv")["unplanned"]
+    words = ["vllm", "serve", "nvidia/model", "--allowed-local-media-path", "/media"]
+    root = {**ROOT, "media": folder()}
+    assert found(tmp_path / "2", [root], Entrypoint=words) == {}
+    root = {**root, "nvidia/model/config.json": b"{}"}
+    assert "/nvidia/model, which the command" in found(tmp_path / "3", [root], Entrypoint=words)["unplanned"]
+    words[2] = "/srv/nvidia"
+    assert "/srv/nvidia, which the command" in found(tmp_path / "4", [ROOT, model], Entrypoint=words)["unplanned"]
+
+
+@pytest.mark.parametrize("value", ["/tmp/x:/usr/lib", ":/usr/lib", "/opt/$LIB:/usr/lib"])
+def test_libraries_of_everyone_on_a_base(tmp_path: Path, value: str) -> None:
+    below = {"Env": [PATH, "LD_LIBRARY_PATH=/usr/lib:$ODD"], "Entrypoint": ["vllm"]}
+
+    def failed(where: Path, more: str) -> list[str]:
+        settings = {**below, "Env": [PATH, f"LD_LIBRARY_PATH={more}"]}
+        image = open_image(layout(where, [{**ROOT, "tmp": folder(0o1777)}, {"opt/a": b""}], **settings))
+        rows = check_image(image, [], base=1, settings=below).results
+        return [row.kind for row in rows if row.status == "fail"]
+
+    assert failed(tmp_path / "1", value) == ["preloads"]
+    assert failed(tmp_path / "2", "/opt/nccl/lib:/usr/lib:$ODD") == []
 
 
 @pytest.mark.parametrize("name", ["HOME", "HF_HOME"])
