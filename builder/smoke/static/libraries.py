@@ -186,7 +186,11 @@ def libraries(context: Context, *, allowed: Sequence[str] = ()) -> str:
         if ".so" in path and _MOUNTED.search(path) and entry.kind != "dir" and context.is_ours(entry.layer)
     ]
     bad += _before(context)
-    for name, paths in Loader(context.tree, context.image.env).cache.items():
+    loader = Loader(context.tree, context.image.env)
+    if not context.base:
+        opened = (folder for folder in loader.configured() if is_open(context, folder))
+        bad += [f"{folder[:200]}, where everyone may write, is in ld.so.conf" for folder in opened]
+    for name, paths in loader.cache.items():
         # ldconfig does not write that, and no check compares libraries of other names.
         renamed = [path for path in paths if posixpath.basename(path) != name and context.tree.exists(path)]
         bad += [f"{path} is loaded in place of {name}, by ld.so.cache" for path in renamed if _is_ours(context, path)]

@@ -13,6 +13,7 @@ from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.scan import ScanOptions
 from builder.smoke.static.context import Context, Reads
 from builder.smoke.static.libraries import LOADER_FILES, searched
+from builder.smoke.static.loader import Loader
 from builder.smoke.static.records import RECORDS, recorded
 from builder.text import first_few
 
@@ -103,6 +104,9 @@ _TOOLS = re.compile(
 """The programs of CUDA's compiler, whose layers have no RECORD."""
 _TWICE = ("ninja",)
 """Programs that Debian's packages and wheels bring."""
+_NCCL = re.compile(r"opt/nccl/lib/libnccl\.so(?:\.[0-9]+)*")
+_OF_ROOT = ("/usr/", "/lib/", "/bin", "/sbin", "/opt/nccl/")
+"""Folders that PATH and the loader's settings may name without them."""
 _LOADER = re.compile(r"etc/ld\.so\.conf\.d/[^/]+\.conf")
 _SET = re.compile(
     r"PATH|LD_LIBRARY_PATH|LANG|LANGUAGE|LC_\w+|TZ|TERM|USER|LOGNAME|DEBIAN_FRONTEND|CC|CXX|CUDAHOSTCXX|MAX_JOBS|PYTHON\w+"
@@ -112,11 +116,18 @@ _SET = re.compile(
     r"|TRITON_PTXAS_(?:BLACKWELL_)?PATH=/usr/local/cuda/bin/ptxas|CUDA_HOME=/usr/local/cuda"
 )
 """Variables that other checks judge, and those that load no code and ask nobody, some with their value."""
+_OPTIONS = re.compile(
+    r"--(?:middleware|logits-processors|worker-(?:extension-)?cls|scheduler-cls|\w+(?:-\w+)*-plugin)(?:=.*)?", re.DOTALL
+)
+"""Options of vLLM that name code."""
 _HOMES = ("HOME", "HF_HOME")
 _POINTS = re.compile(r"^\s*\[\s*(?:vllm|torch|triton)\b[^\]\n]*\]", re.MULTILINE)
 _OWNERS = re.compile(r".*-packages/(?:vllm|torch|triton)-[^/]*")
 _STARTS = ("*-packages/*.pth", "*.dist-info/entry_points.txt")
 _CODE = re.compile(r"^import[ \t]", re.MULTILINE)
+_BETWEEN = re.compile(r"[=,;:@\"'{}()\[\]\s]+")
+_MOST_PIECES = 1000
+"""Parts of the words of a command that may be paths."""
 _MOST_START = 256 << 10
 """Bytes of a `.pth` file or of entry_points.txt."""
 
@@ -163,16 +174,19 @@ def _strange_files(context: Context) -> Iterator[str]:
                 yield f"/{path}"
             if path in explained or "-packages/" in path or _LOADER.fullmatch(path):
                 continue
-            is_strange = folder in in_path and not _TOOLS.fullmatch(name)
+            is_strange = folder in in_path and (not _TOOLS.fullmatch(name) or layer.entries[path].kind == "symlink")
             if is_strange or (not _CUDA.match(path) and (path.startswith(_PLACES) or folder in below)):
                 yield f"/{path}"
         names |= programs
     for path in searched(context):
         real = context.tree.resolve(path)
         layer_number = context.tree.entries[real].layer
-        is_nccl = posixpath.basename(path).startswith("libnccl.so")
-        if layer_number and context.is_ours(layer_number) and "-packages/" not in real and not is_nccl:
+        if layer_number and context.is_ours(layer_number) and "-packages/" not in real and not _NCCL.fullmatch(real):
             yield f"/{real}"
+    folders = [*context.path, *context.image.env.get("LD_LIBRARY_PATH", "").split(":", 64)[:64]]
+    for folder in () if context.base else [*folders, *Loader(context.tree, {}).configured()]:
+        if not context.tree.exists(folder) and not folder.startswith(_OF_ROOT):
+            yield f"{folder[:200]}, which is not in the image: what is mounted there is loaded"
 
 
 def _strange_starts(context: Context) -> Iterator[str]:
@@ -217,12 +231,15 @@ def _strange_settings(context: Context) -> Iterator[str]:
     if not {"Entrypoint", "Cmd"} & changed:
         return
     words = [*(settings.get("Entrypoint") or ()), *(settings.get("Cmd") or ())]
-    names = [posixpath.basename(word) for word in words[:2]]
-    if words and "vllm" not in (names[0], names[-1] if names[0] == "env" else ""):
+    started = words[1:2] if words and posixpath.basename(words[0]) == "env" else words[:1]
+    if words and started != ["vllm"] and started not in [[f"{folder}/vllm"] for folder in context.path]:
         yield f"the command {' '.join(words)[:100]}"
-    for word in words[1:]:
-        name = word.rpartition("=")[2]
-        path = posixpath.join("/", where, name)
-        is_inside = bool(name.strip("./")) and tree.exists(path)
-        if is_inside and (tree.stat(path).kind == "file" or not name.startswith("/") or holds(path)):
+    yield from (f"the option {word[:100]}" for word in words if _OPTIONS.fullmatch(word.replace("_", "-")))
+    pieces = [piece for word in words[1:] for piece in _BETWEEN.split(word) if piece == word or "/" in piece]
+    if len(pieces) > _MOST_PIECES:
+        yield "a very long command"
+    for piece in dict.fromkeys(pieces[:_MOST_PIECES]):
+        path = posixpath.join("/", where, piece)
+        is_inside = bool(piece.strip("./")) and tree.exists(path)
+        if is_inside and (tree.stat(path).kind == "file" or not piece.startswith("/") or holds(path)):
             yield f"{path[:200]}, which the command names"

@@ -85,6 +85,7 @@ def test_files_that_run(tmp_path: Path, case: tuple[Files, str]) -> None:
         "etc/gitconfig",
         "etc/perl/strict.pm",
         "opt/nccl/lib/libnss_db.so.2",
+        "opt/nccl/lib/libnccl.so.9.evil",
     ],
 )
 def test_files_that_only_a_plan_explains(tmp_path: Path, path: str) -> None:
@@ -118,6 +119,10 @@ def test_variables_that_only_a_plan_explains(tmp_path: Path, word: str) -> None:
         (["/usr/bin/python3", "-c", "import evil"], "the command /usr/bin/python3 -c import evil"),
         (["vllm", "serve", "--tool-parser-plugin=/opt/x.py"], "/opt/x.py, which the command names"),
         (["vllm", "serve", "opt/x.py"], "/opt/x.py, which the command names"),
+        (["vllm", "serve", "file:///opt/x.py"], "/opt/x.py, which the command names"),
+        (["vllm", "serve", '{"a":"/opt/x.py"}'], "/opt/x.py, which the command names"),
+        (["vllm", "serve", "--logits_processors", "a:b"], "the option --logits_processors"),
+        (["/opt/vllm"], "the command /opt/vllm"),
     ],
 )
 def test_commands_that_only_a_plan_explains(tmp_path: Path, words: list[str], message: str) -> None:
@@ -199,6 +204,16 @@ def test_a_file_beside_those_of_a_base(tmp_path: Path) -> None:
     assert (row.status, row.message.partition(": ")[2]) == ("warn", "/opt/nvidia/entrypoint.d/99-evil.sh")
 
 
+@pytest.mark.parametrize("word", ["PATH=/models/bin:/usr/bin", "LD_LIBRARY_PATH=/models"])
+def test_folders_that_a_mount_fills(tmp_path: Path, word: str) -> None:
+    assert "/models" in found(tmp_path, [ROOT], Env=[*([PATH] * (word[0] == "L")), word])["unplanned"]
+
+
+def test_a_tool_that_is_a_link(tmp_path: Path) -> None:
+    files = {"usr/local/cuda/bin/ptxas": link("/opt/evil"), "opt/evil": SCRIPT}
+    assert "bin/ptxas" in found(tmp_path, [ROOT, CUDA, files])["unplanned"]
+
+
 CONF: dict[str, tuple[Files, str]] = {
     "another encoding": ({"etc/ld.so.conf": b"/opt/\xff\n", "opt/\udcff/libx.so.1": LIB}, "/opt/\udcff/libx.so.1"),
     "a control character": ({"etc/ld.so.conf": b"/opt/a\x1cb\n", "opt/a\x1cb/libx.so.1": LIB}, "/libx.so.1"),
@@ -209,6 +224,10 @@ CONF: dict[str, tuple[Files, str]] = {
     "files that are not kept": (
         {"etc/ld.so.conf": b"include /opt/*.conf\n", **{f"opt/{i:02}.conf": b"/srv\n" for i in range(18)}},
         "links lead to more than 16 others",
+    ),
+    "a folder of everyone": (
+        {"etc/ld.so.conf": b"/tmp/x\n", "tmp": folder(0o1777)},
+        "/tmp/x, where everyone may write, is in ld.so.conf",
     ),
     "a long file": ({"etc/ld.so.conf": b"#" * (1 << 20) + b"\n/opt/a\n", "opt/a/libx.so.1": LIB}, "is too long"),
     "an old cache alone": ({"etc/ld.so.cache": b"ld.so-1.7.0\0" + bytes(4)}, "is not read"),
