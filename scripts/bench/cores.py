@@ -10,12 +10,12 @@ import random
 import sys
 import sysconfig
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from measure import Command, Row, in_turns
 from place import MODULES, Place, remove
@@ -25,6 +25,7 @@ from builder.model.plan import Plan, PlannedLayer
 from builder.produce.build import Builder
 from builder.produce.survey import survey
 from builder.store.store import Store
+from builder.unpack.wheels import record_hash
 
 COUNTS = (1, 2, 4, 8, 16, 32)
 POOL = 64 << 20
@@ -92,21 +93,31 @@ def _wheel(asked: tuple[Path, int, int]) -> Input:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: made-{number}\nVersion: 1\n")
         archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/RECORD", "")
-        small, file = 0, archive.fp
+        # A file that RECORD does not list is inflated twice: once more for its digest.
+        rows, file = [f"{info}/{name},," for name in ("METADATA", "WHEEL", "RECORD")], archive.fp
         assert file is not None
         while file.tell() < size // SHARE:
             start = source.randrange(len(pool) - SMALL)
-            archive.writestr(f"made_{number}/{small // 500}/{small}.py", pool[start : start + SMALL])
-            small += 1
+            data, name = pool[start : start + SMALL], f"made_{number}/{len(rows) // 500}/{len(rows)}.py"
+            archive.writestr(name, data)
+            rows.append(f"{name},{record_hash((data,))},{SMALL}")
         with archive.open(f"made_{number}/large.so", "w", force_zip64=True) as member:
-            place = source.randrange(len(pool))
-            while file.tell() < size:
-                member.write(pool[place : place + (1 << 20)])
-                place = (place + (1 << 20)) % len(pool)
+            digest = record_hash(_written(member, lambda: file.tell() < size, source.randrange(len(pool))))
+            rows.append(f"made_{number}/large.so,{digest},{member.tell()}")
+        archive.writestr(f"{info}/RECORD", "".join(f"{row}\n" for row in rows))
     with path.open("rb") as whole:
         sha256 = hashlib.file_digest(whole, "sha256").hexdigest()
     return Input("wheel", path.name, path.name, sha256, path.stat().st_size, ())
+
+
+def _written(member: IO[bytes], more: Callable[[], bool], place: int) -> Iterator[bytes]:
+    """Write the pool from a place on, as long as there is to be more."""
+    pool = _pool()
+    while more():
+        data = pool[place : place + (1 << 20)]
+        member.write(data)
+        yield data
+        place = (place + (1 << 20)) % len(pool)
 
 
 def _planned(layer: PlannedLayer, made: dict[Input, Input]) -> PlannedLayer:
