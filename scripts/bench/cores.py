@@ -103,7 +103,7 @@ def _wheel(asked: tuple[Path, int, int]) -> Input:
             rows.append(f"{name},{record_hash((data,))},{SMALL}")
         with archive.open(f"made_{number}/large.so", "w", force_zip64=True) as member:
             digest = record_hash(_written(member, lambda: file.tell() < size, source.randrange(len(pool))))
-            rows.append(f"made_{number}/large.so,{digest},{member.tell()}")
+        rows.append(f"made_{number}/large.so,{digest},{archive.getinfo(f'made_{number}/large.so').file_size}")
         archive.writestr(f"{info}/RECORD", "".join(f"{row}\n" for row in rows))
     with path.open("rb") as whole:
         sha256 = hashlib.file_digest(whole, "sha256").hexdigest()
