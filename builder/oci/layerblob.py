@@ -40,14 +40,15 @@ def write_layer(
 ) -> LayerRecord:
     """Write normalised entries as one blob into the store, and a listing of its paths as another blob.
 
-    threads: for the compressor; with more than one, the entries are read by another one. The bytes are the same for any
-    number. An error leaves nothing in the store.
+    threads: for the compressor; with more than one, others read the entries and hash the tar. The bytes are the same
+    for any number. An error leaves nothing in the store.
     """
     diff = hashlib.sha256()
     size = count = 0
-    # Hashed where the pieces are made: with more threads, that is beside the compressor.
-    made = _hashed(_tar(entries), diff)
-    opened = contextlib.closing(ahead(made) if threads > 1 else made)
+    made = _tar(entries)
+    # With more threads: read, hashed and compressed side by side.
+    made = ahead(_hashed(ahead(made), diff)) if threads > 1 else _hashed(made, diff)
+    opened = contextlib.closing(made)
     with store.writer() as writer, store.writer() as paths, opened as pieces:
         compressor = _compressor(writer, compression, threads)
         for chunk, begun in pieces:

@@ -7,6 +7,7 @@ closed.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -32,6 +33,8 @@ _EACH = 0.1
 """Seconds between two reports of a packer."""
 _PATIENCE = 0.5
 """Seconds that packers have to end, before they are killed."""
+_ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": f"{32 << 20}", "MALLOC_TRIM_THRESHOLD_": f"{64 << 20}"}
+"""Settings of glibc: it keeps memory for the pieces of files, which saves the kernel a tenth of a packer's time."""
 
 
 @dataclass
@@ -99,7 +102,11 @@ class Packers:
                 words = [sys.executable, "-P", "-c", f"import sys; sys.path[:] = {sys.path!r}; {call}"]
                 # In a session of its own: Ctrl-C is for this process, which closes the connection.
                 process = subprocess.Popen(
-                    words, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+                    words,
+                    stdin=subprocess.DEVNULL,
+                    env={**os.environ, **_ALLOCATOR},
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
                 )
             packer = _Packer(process, ours)
             self._all.append(packer)
