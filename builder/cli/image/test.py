@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,6 +26,7 @@ from builder.cli.options import (
 from builder.cli.output import print_json, say
 from builder.cli.request import asked
 from builder.errors import SmokeError, UsageError
+from builder.plan.imageconfig import BASE_LABEL, RECIPE_LABEL
 from builder.project import Project
 from builder.smoke.gpu.machine import Options as GpuOptions
 from builder.smoke.html import as_html
@@ -128,7 +130,19 @@ def test(
     if not shown.ok(require=require):
         # The name of the image has the digest already.
         what = shown.summary().partition(": sha256:")[0]
-        raise SmokeError(what, id="smoke-checks-failed", where=subject.name, next="see the table above for each check")
+        hint = "see the table above for each check"
+        if planned is None and (words := _words_of_plan(subject.image.settings.get("Labels") or {})):
+            hint += f"; with what the recipe and its base allow: {words} {reference}"
+        raise SmokeError(what, id="smoke-checks-failed", where=subject.name, next=hint)
+
+
+def _words_of_plan(labels: Mapping[str, Any]) -> str:
+    """The command that tests an image with the plan that its labels name; empty when this project lacks the recipe."""
+    project, name, base = Project(), labels.get(RECIPE_LABEL), labels.get(BASE_LABEL)
+    if name not in project.recipe_names():
+        return ""
+    other = f" --base {base}" if base in project.base_names() and project.recipe(name).base != base else ""
+    return f"builder test --recipe {name}{other}"
 
 
 def _write_reports(report: Report, subject: Subject, junit: Path | None, html: Path | None) -> None:

@@ -69,3 +69,18 @@ def test_reports_are_written_and_a_report_that_cannot_be_written_is_2(image: Cli
 def test_the_gpu_tier_needs_a_recipe_and_an_image_that_docker_runs(image: Cli) -> None:
     run(image, "--tier", "gpu").failed(2, "gpu-recipe-not-given")
     run(image, "--tier", "gpu", "--recipe", "tiny").failed(2, "gpu-image-in-folder")
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ({}, ""),
+        ({"org.builder.recipe": "other"}, ""),
+        ({"org.builder.recipe": "tiny", "org.builder.base": "other"}, "builder test --recipe tiny oci:image"),
+    ],
+)
+def test_a_failure_without_a_plan_names_the_command_that_has_it(image: Cli, labels: dict[str, str], words: str) -> None:
+    layout(image.folder / "image", [{}], Labels=labels)
+    done = run(image)
+    assert (done.code, "[smoke-checks-failed]" in done.err) == (7, True)
+    assert words in done.err and ("--recipe" in done.err) is bool(words)
