@@ -14,7 +14,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -71,6 +70,12 @@ def release(project: Path, tag: str, folder: Path, branch: str = "") -> None:
     sys.stdout.write(sums)
 
 
+def _unpack(archive: Path, folder: Path) -> None:
+    """Not by tarfile: Debian 12's Python has no filters."""
+    folder.mkdir(exist_ok=True)
+    subprocess.run(["tar", "-xf", str(archive), "--no-same-owner", "-C", str(folder)], check=True)
+
+
 def version_of(tag: str) -> str:
     """The version that a tag names. Raises UsageError."""
     try:
@@ -98,8 +103,7 @@ def export(project: Path, commit: str, tree: Path) -> None:
     tree.mkdir(parents=True)
     archive = tree.with_name(f"{tree.name}.tar")
     subprocess.run(["git", "-C", str(project), "archive", "--output", str(archive), commit], check=True)
-    with tarfile.open(archive) as file:
-        file.extractall(tree, filter="data")
+    _unpack(archive, tree)
 
 
 def check(tree: Path, version: str) -> str:
@@ -129,8 +133,7 @@ def build(tree: Path, folder: Path, environ: dict[str, str], umask: int) -> list
     version = version_in(tree)
     paths = [folder / name.format(version) for name in NAMES]
     hatch(tree, folder, "sdist", environ, umask)
-    with tarfile.open(paths[0]) as file:
-        file.extractall(tree / "unpacked", filter="data")
+    _unpack(paths[0], tree / "unpacked")
     [source] = (tree / "unpacked").iterdir()
     hatch(source, folder, "wheel", environ, umask)
     return paths
