@@ -156,9 +156,10 @@ def plan_contents(plan: Plan, commit_of: CommitOf = no_commit) -> Contents:
 def lock_contents(name: str, sections: Iterable[LockSection]) -> Contents:
     """The account of a whole lock: every locked file, by section."""
     facts: dict[Kind, dict[str, Fact]] = {"source": {}, "python": {}, "debian": {}}
-    size = 0
+    size, whole = 0, []
     for section in sections:
         size += sum(item.size for item in section.entries)
+        whole.append(section.model_dump(mode="json"))
         if isinstance(section, DebLock):
             for deb in section.packages:
                 facts["debian"][f"{section.name}/{deb.package}"] = Fact(deb.version, deb.sha256)
@@ -169,7 +170,7 @@ def lock_contents(name: str, sections: Iterable[LockSection]) -> Contents:
             for source in section.sources:
                 text = with_commit(source.version, source.commit)
                 facts["source"][f"{source.name}/{source.version}"] = Fact(text, source.sha256)
-    return Contents(name, "lock", facts, size)
+    return Contents(name, "lock", facts, size, identity=fingerprint(whole))
 
 
 def toolchain_facts(roots: Iterable[PlannedLayer]) -> dict[str, Fact]:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from builder.cli.compare.operand import project_at
+from builder.cli.compare.operand import project_at, refuse_registry
 from builder.cli.image.build_one import BuildRequest, build_one
 from builder.cli.image.built import image_name
 from builder.cli.image.given import given_plan
@@ -92,7 +92,7 @@ def bisect(
         f"{counted(len(found), 'change')} in {counted(sections, 'section')}; "
         f"about {counted(images_needed(len(groups)), 'image')} to build"
     )
-    how = BuildRequest(engine, builder, offline, source, jobs, False, None, load, None, True)
+    how = BuildRequest(engine, builder, offline, source, jobs, False, None, load, None, True, named=False)
     judge = _Judge(first, second, store, how, command)
     result = search(groups, needs, judge)
     if result is None:
@@ -162,6 +162,7 @@ def _plan(
     if not Path(text).is_file():
         with project_at(project, text.removesuffix(":")) as older:
             if older is not None:
+                refuse_registry(text)
                 if request is None:
                     raise UsageError(
                         f"{text} is a revision: of which recipe?", id="bisect-recipe-not-given", next="--recipe NAME"

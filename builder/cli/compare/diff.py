@@ -17,6 +17,7 @@ from builder.cli.request import open_store
 from builder.errors import ExitCode, UsageError
 from builder.plan.diff import Change, CommitOf, Contents, details, differences
 from builder.project import Project
+from builder.smoke.image.index import LayerIndex
 from builder.store.store import Store
 from builder.text import one_line
 from builder.verify.blame import diffoscope, examined
@@ -80,11 +81,12 @@ def _compare(old: Operand, new: Operand, store: Store, commit_of: CommitOf, *, d
     if old.layer is not None and new.layer is not None:
         first, second = read_layer(old.layer), read_layer(new.layer)
         files = list(differing_files(first, second, ("the first", "the second")))
-        names = Contents(old.name, "layer", {}, old.layer.size), Contents(new.name, "layer", {}, new.layer.size)
+        names = _layer_contents(old.name, first), _layer_contents(new.name, second)
         paths = [file.path for file in files if file.in_content][:_EXAMINED] if deep else []
         findings = list(examined(first, second, paths))
         deeper = diffoscope(first, second, paths[0]) if text and paths else ""
-        return _Compared(*names, (), files, findings, deeper)
+        # Values of extended attributes and numbers of devices, for example, are no fields of an entry.
+        return _Compared(*names, () if files else differences(*names), files, findings, deeper)
     if old.image is not None and new.image is not None:
         if (count := bytes_to_read(old.image, new.image)) > _LONG:
             say(f"reads {size(count)}: the layers that are not in both")
@@ -115,6 +117,10 @@ def _compare(old: Operand, new: Operand, store: Store, commit_of: CommitOf, *, d
             next="compare two images, or two plans",
         )
     return _Compared(first_of, second_of, differences(first_of, second_of))
+
+
+def _layer_contents(name: str, layer: LayerIndex) -> Contents:
+    return Contents(name, "layer", {}, layer.blob.size, identity=str(layer.diff_id))
 
 
 def _contents(side: Operand, store: Store, commit_of: CommitOf) -> Contents | None:

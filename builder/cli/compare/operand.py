@@ -59,10 +59,23 @@ def find_operand(text: str, project: Project, store: Store) -> Operand:
     if colon and "/" not in rest:
         with project_at(project, revision) as older:
             if older is not None:
+                refuse_registry(text)
                 return Operand(text, _at(older, text, rest))
         if "/" not in revision and (not rest or rest.partition("@")[0] in project.recipe_names()):
             raise unknown_revision(revision, project)
     return Operand(text, image=remote_image(image_reference(text, project.recipe_names())))
+
+
+def refuse_registry(text: str) -> None:
+    """Raises UsageError for the name of a revision that also names a registry: a stranger's clone brings any tags."""
+    first, slash, _ = text.partition("/")
+    if slash and (any(mark in first for mark in ".:[") or first.lower() == "localhost"):
+        raise UsageError(
+            "both a revision of the project and an image in a registry",
+            id="revision-ambiguous",
+            where=text,
+            next="name the revision by its commit, or change the folder",
+        )
 
 
 def unknown_revision(revision: str, project: Project) -> UsageError:

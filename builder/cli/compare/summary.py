@@ -42,7 +42,7 @@ def summary(old: Contents, new: Contents, changes: Sequence[Change], files: str 
     for title, kind, name in main:
         if kind in kinds and old.of != "lock":
             yield from _row(title, _versions(old, new, kind, name), 2 if name == "nccl" else 1)
-    for kind in kinds:
+    for kind in dict.fromkeys([*kinds, *(change.kind for change in changes if change.kind == "setting")]):
         mine = [change for change in changes if change.kind == kind]
         if mine:
             shown = [change for change in mine if change.name not in ("vllm", "torch", "nccl")]

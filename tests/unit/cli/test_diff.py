@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,24 @@ def test_two_layers(cli: Cli, tmp_path: Path) -> None:
     cli("diff", str(paths[0]), "tiny").failed(2, "diff-kinds-differ")
 
 
+def test_two_layers_with_the_same_files_that_are_not_the_same(cli: Cli, tmp_path: Path) -> None:
+    """Another capability of a program, and another device, was no difference."""
+    paths = []
+    for number, (capability, minor) in enumerate((("a", 3), ("b", 3), ("b", 5))):
+        paths.append(str(tmp_path / f"{number}.tar"))
+        with tarfile.open(paths[-1], "w", format=tarfile.PAX_FORMAT) as archive:
+            program = tarfile.TarInfo("opt-tool")
+            program.pax_headers = {"SCHILY.xattr.security.capability": capability}
+            archive.addfile(program)
+            device = tarfile.TarInfo("opt-device")
+            device.type, device.devmajor, device.devminor = tarfile.CHRTYPE, 1, minor
+            archive.addfile(device)
+    for other in paths[1:]:
+        said = cli("diff", paths[0], other)
+        assert said.code == 8 and "what is not listed" in said.out, said.out
+    assert cli("diff", paths[0], paths[0]).code == 0
+
+
 def test_diffoscope_is_called_for_the_first_file(cli: Cli, tmp_path: Path) -> None:
     (cli.folder / "bin").mkdir()
     program = cli.folder / "bin" / "diffoscope"
@@ -193,6 +212,13 @@ def test_revisions(cli: Cli) -> None:
     assert changes(cli("diff", "v1:", ":", "--json")) == {("python", "tiny-wheels/beta"): ("1.0", "3.0")}
     assert cli("diff", "v1:", "HEAD:").code == 0
     cli("diff", "v1:", "tiny").failed(2, "diff-kinds-differ")
+    # A clone brings any tags: this one was compared in place of the image in the registry.
+    git(folder, "tag", "host.test/team/app")
+    git(folder, "tag", "team/app")
+    cli("diff", "host.test/team/app:tiny", "tiny").failed(2, "revision-ambiguous")
+    assert cli("diff", "team/app:tiny", "v1:tiny").code == 0
+    bisect = ("bisect", "--recipe", "tiny", "--bad", "v1", "--good")
+    cli(*bisect, "host.test/team/app", "--", "true").failed(2, "revision-ambiguous")
     cli.small.files["recipes/tiny.yaml"]["nonsense"] = 1
     git(folder, "rm", "-r", "--cached", "recipes/locks")
     git(folder, "commit", "--message=second")

@@ -103,6 +103,13 @@ def test_a_lock(small: Sample, tmp_path: Path) -> None:
     assert (found.kind, found.name) == ("python", "tiny-wheels/alpha") and found.old != found.new
 
 
+def test_what_a_lock_says_beside_its_files(small: Sample, tmp_path: Path) -> None:
+    """Another place of a file, and the first of two wheels of one name, were no difference."""
+    projects = change_files(small, lambda files: files[SECTION]["request"].update(python="3.12"), tmp_path)
+    locks = [lock_contents("lock", map(project.section, project.section_names())) for project in projects]
+    assert [change.name for change in differences(*locks)] == ["what is not listed"]
+
+
 def test_a_commit_is_named(small: Sample, tmp_path: Path) -> None:
     project = small.write(tmp_path)
     contents = plan_contents(resolve(project, project.recipe("tiny")), lambda name, version: "1" * 40)
