@@ -45,11 +45,13 @@ def build_image(
     jobs: int | None = None,
     source: MirrorSource | None = None,
     cache: LayerCache | None = None,
+    named: bool = True,
 ) -> Built:
     """Build the layers that the store does not have, and assemble the image. Starts no engine when it has all of them.
 
     announce: called with the needs of the build before it starts. source: a mirror that is asked for inputs first.
-    cache: where missing layers are looked up; what it says of the others is compared with them. Raises BuilderError.
+    cache: where missing layers are looked up; what it says of the others is compared with them. named: whether the plan
+    is of a recipe that has the name which it says. Raises BuilderError.
     """
     base = base_image(plan, store, offline=offline, source=source)
     layers = [layer for layer in plan.layers if layer.producer != "config"]
@@ -66,12 +68,17 @@ def build_image(
         )
     if cache is not None:
         cache.compare(layers, found, store)
-    built = assembled(store, plan, base_checked=base is not None, offline=offline)
+    built = assembled(store, plan, base_checked=base is not None, offline=offline, named=named)
     return Built(plan, built.image, built.records, frozenset(layer.id for layer in needs.layers), taken)
 
 
-def assembled(store: Store, plan: Plan, *, base_checked: bool = False, offline: bool = False) -> Built:
-    """The image of a plan whose layers are all in the store. Raises UsageError `image-not-built` when one is not."""
+def assembled(
+    store: Store, plan: Plan, *, base_checked: bool = False, offline: bool = False, named: bool = True
+) -> Built:
+    """The image of a plan whose layers are all in the store. Raises UsageError `image-not-built` when one is not.
+
+    named: as in `build_image`.
+    """
     records = {}
     for layer in plan.layers:
         if layer.producer != "config":
@@ -90,6 +97,8 @@ def assembled(store: Store, plan: Plan, *, base_checked: bool = False, offline: 
     store.put(image.manifest)
     known = store.image(plan.key) or {}
     pushed = {"pushed": known["pushed"]} if "pushed" in known else {}
+    if not named and (not known or known.get("named") is False):
+        made["named"] = False
     if known == made | pushed:
         store.touch_image(plan.key)
     else:

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Offer:
-    """An image that is served. name: of its repository. base: the reference of its base, whose layers are elsewhere.
+    """An image that is served. name: of its repository. tag: None for one that a stranger's plan named, which has its
+    digest alone. base: the reference of its base, whose layers are elsewhere.
 
     used: when it was built or used last, in seconds since 1970.
     """
 
     name: str
-    tag: str
+    tag: str | None
     digest: Digest
     base: str | None
     used: float
@@ -71,7 +72,7 @@ class Library:
         """The tags of a repository: the last used image of each base, and `latest`."""
         found: dict[str, Digest] = {}
         for offer in self.offers():
-            if offer.name == name:
+            if offer.name == name and offer.tag is not None:
                 found.setdefault("latest", offer.digest)
                 found.setdefault(offer.tag, offer.digest)
         return found
@@ -112,7 +113,7 @@ class Library:
             return None
         if self._manifest(image.digest) is None:
             return None
-        return Offer(image.recipe, image.base, image.digest, image.base_image, image.used)
+        return Offer(image.recipe, image.base if image.named else None, image.digest, image.base_image, image.used)
 
     def _manifest(self, digest: Digest) -> Manifest | None:
         with self._lock:

@@ -24,7 +24,8 @@ OptionsOf = Callable[[StoredImage], str | None]
 
 def stored_pages(store: Store, project: Project, options_of: OptionsOf) -> list[Page]:
     """The pages, by recipe and base. Images whose manifest or configuration has gone are left out."""
-    named = sorted(stored_images(store), key=lambda image: (image.recipe, image.base, -image.used))
+    own = (image for image in stored_images(store) if image.named)
+    named = sorted(own, key=lambda image: (image.recipe, image.base, -image.used))
     pages = []
     for _, series in groupby(named, key=lambda image: (image.recipe, image.base)):
         opened = [(image, found) for image in series if (found := _opened(store, image)) is not None]

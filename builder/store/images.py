@@ -36,6 +36,8 @@ class StoredImage:
     rows: dict[str, dict[str, Any]]
     base_image: str | None
     pushed: tuple[str, ...] = ()
+    named: bool = True
+    """False for one that was built from a stranger's plan, which may say any recipe, or that `bisect` made."""
 
 
 def note_push(store: Store, key: str, reference: str) -> None:
@@ -73,6 +75,7 @@ def read_image(path: Path) -> StoredImage | None:
             rows,
             str(base.get("reference")) if isinstance(base, dict) else None,
             tuple(map(str, data.get("pushed", ()))),
+            data.get("named") is not False,
         )
     return None
 

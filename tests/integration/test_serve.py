@@ -184,6 +184,25 @@ def test_an_image_that_is_built_later_is_there(server: Server, make_plan: MakePl
     assert (status, headers["docker-content-digest"]) == (200, later.image.digest)
 
 
+def test_an_image_of_a_strangers_plan_takes_no_name(
+    server: Server, built: Built, make_plan: MakePlan, store: Store
+) -> None:
+    """It may say the name of any recipe, and its image was then what other machines pulled as this recipe."""
+    engine = FakeEngine({"compiled": {"opt/widget/lib/libwidget.so": b"\x7fELF other"}})
+    plan = make_plan(sets={"compiled": {"version": "2.0"}})
+    for _ in range(2):
+        theirs = build(plan, store, engine, named=False)
+    assert theirs.image.digest != built.image.digest
+    for tag in ("latest", "tiny"):
+        headers = ask(server, "GET", f"/v2/tiny/manifests/{tag}")[1]
+        assert headers["docker-content-digest"] == built.image.digest
+    assert ask(server, "GET", f"/v2/tiny/manifests/{theirs.image.digest}")[0] == 200
+    # The same plan of the project is its recipe's, and stays so.
+    for named in (True, False):
+        build(plan, store, engine, named=named)
+        assert ask(server, "GET", "/v2/tiny/manifests/latest")[1]["docker-content-digest"] == theirs.image.digest
+
+
 def test_the_command(online: Cli, client: Registry) -> None:
     assert online("build", "--recipe", "tiny").code == 0
     online("serve", "--listen", "here").failed(2, "serve-address-invalid")

@@ -17,6 +17,8 @@ from builder.registry.auth import Credentials
 from builder.registry.client import Registry
 from builder.registry.config import RegistriesConfig
 from builder.registry.referrers import attach, attached
+from builder.store.images import stored_images
+from builder.store.store import Store
 from tests.support.cli import Cli, CommandResult
 from tests.support.mirror import Mirror
 
@@ -123,6 +125,8 @@ def test_a_bundle_builds_the_image(pushed: Pushed, tmp_path: Path) -> None:
         more = {"BUILDER_STORE": str(tmp_path / f"other-{number}")}
         said = pushed.cli("build", "--plan", plan, **more)
         assert (said.code, said.out.strip()) == (0, pushed.digest), said.err
+        # A stranger's plan may say the name of any recipe.
+        assert [image.named for image in stored_images(Store(Path(more["BUILDER_STORE"])))] == [not number]
     pushed.cli("build", "--plan", pushed.target, *RECIPE).failed(2, "plan-with-recipe")
 
 

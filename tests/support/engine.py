@@ -69,8 +69,8 @@ class FakeEngine:
         tar_file.write_bytes(tar(members))
 
 
-def build(plan: Plan, store: Store, engine: FakeEngine) -> Built:
-    """The image of a plan, built online by a fake engine."""
+def build(plan: Plan, store: Store, engine: FakeEngine, *, named: bool = True) -> Built:
+    """The image of a plan, built online by a fake engine. named: as in `build_image`."""
     return build_image(
         store,
         plan,
@@ -79,4 +79,5 @@ def build(plan: Plan, store: Store, engine: FakeEngine) -> Built:
         listener=lambda event: None,
         log=lambda line: None,
         announce=lambda needs: None,
+        named=named,
     )

@@ -124,7 +124,7 @@ def build(
     report_violations(project, plans, profile)
     if plan is not None:
         given, source = given_plan(plan, store, trusted=trust_plan, offline=offline, source=request.mirror)
-        plans, request = [given], replace(request, mirror=source)
+        plans, request = [given], replace(request, mirror=source, named=Path(plan).exists())
     output_of = _Output(json=json_, several=all_ or len(plans) > 1)
     failed: dict[str, BuilderError] = {}
     if all_:

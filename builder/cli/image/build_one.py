@@ -32,6 +32,7 @@ class BuildRequest:
     mirror: where to take inputs from first. cache: where to look up layers. publish: the key that signs the layers
     which were built here, to publish them there. jobs: None for all processors. layout: folder of --output.
     load: load the image into docker. tag: the image's name there and in the layout. brief: print only new layers.
+    named: as in `build_image`.
     """
 
     engine: str | None
@@ -46,6 +47,7 @@ class BuildRequest:
     brief: bool
     cache: LayerCache | None = None
     publish: SigningKey | None = None
+    named: bool = True
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ def build_one(store: Store, plan: Plan, request: BuildRequest) -> BuildResult:
                 jobs=request.jobs,
                 source=request.mirror,
                 cache=request.cache,
+                named=request.named,
             )
     finally:
         # What did not count explains why a build failed, too.

@@ -39,7 +39,7 @@ def serve(
         for offer in offers:
             place = f"{server.host}/{offer.name}"
             # Of several images of one recipe and base, the tag names the one that was used last.
-            tagged = library.tags(offer.name)[offer.tag] == offer.digest
+            tagged = offer.tag is not None and library.tags(offer.name).get(offer.tag) == offer.digest
             say(f"  {place}:{offer.tag}  {offer.digest}" if tagged else f"  {place}@{offer.digest}")
         if token is not None:
             say(f"clients log in as {USER}, without encryption: docker login --username {USER} {server.host}")
