@@ -46,11 +46,19 @@ class Record:
 
 
 def records(folder: Path) -> list[Record]:
-    """All records below a folder, sorted by recipe and base. Raises InvalidError for a file that is no record."""
-    return sorted(
-        (parsed(path.read_text("utf-8"), str(path)) for path in folder.rglob("*.json")),
-        key=lambda record: (record.recipe, record.base),
-    )
+    """All records below a folder, sorted by recipe and base.
+
+    Raises InvalidError for a file that is no record, and for a second record of one image in one artifact, which is a
+    folder here: it is no second build.
+    """
+    found: dict[tuple[str, str, tuple[str, ...]], Record] = {}
+    for path in folder.rglob("*.json"):
+        record = parsed(path.read_text("utf-8"), str(path))
+        place = record.recipe, record.base, path.relative_to(folder).parent.parts[:1]
+        if place in found:
+            raise InvalidError("is a second record of its image", id="record-twice", where=str(path))
+        found[place] = record
+    return [found[place] for place in sorted(found)]
 
 
 def parsed(text: str, where: str) -> Record:

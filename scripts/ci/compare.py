@@ -2,12 +2,14 @@
 
 Each recipe and base must have the same plan and digest on every machine, and the digest in the registry if the image
 is published. Otherwise the exit code is 8, also when fewer than --builds machines built an image. With --tested, one
-of them must have run every check of the tiers static and cpu (7).
+of them must have run every check of the tiers static and cpu (7). With --matrix, the output of `matrix`, records of
+other images are refused (3).
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections import defaultdict
 from dataclasses import asdict
@@ -31,17 +33,29 @@ def main() -> int:
     )
     parser.add_argument("--builds", type=int, default=1, metavar="N", help="how often each image must have been built")
     parser.add_argument("--tested", action="store_true", help="the tiers static and cpu must have run")
+    parser.add_argument("--matrix", default="", metavar="JSON", help="the images that this run builds")
     arguments = parser.parse_args()
     try:
         found = records(arguments.folder)
         if not found:
             print(f"compare: no records below {arguments.folder}", file=sys.stderr)
             return 2
+        if arguments.matrix:
+            require_wanted(found, arguments.matrix)
         require_place(found, arguments.published)
         return compare(found, arguments.published, arguments.builds, tested=arguments.tested)
     except BuilderError as error:
         print(f"compare: {error}", file=sys.stderr)
         return int(error.code)
+
+
+def require_wanted(found: list[Record], matrix: str) -> None:
+    """Raises InvalidError for an image that no job was to build: any job can write a record."""
+    wanted = {(recipe, job["group"]) for job in json.loads(matrix)["include"] for recipe in job["recipes"].split()}
+    for record in found:
+        if (record.recipe, record.base) not in wanted:
+            what = f"{record.recipe} on {record.base}"
+            raise InvalidError("is not an image of this run", id="record-unwanted", where=what)
 
 
 def require_place(found: list[Record], repository: str) -> None:

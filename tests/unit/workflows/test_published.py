@@ -197,6 +197,21 @@ class TestRegistry:
         assert done.returncode == 0, done.stderr
         assert f'"name":"{registry}/team/two"' in (tmp_path / "output").read_text()
 
+    def test_two_records_of_one_machine_are_not_two_builds(self, registry: str, tmp_path: Path) -> None:
+        """Code that left its sandbox in the job that only builds again could have any older image signed and tagged."""
+        for place in ("amd64", "amd64/again"):
+            self.record(tmp_path / place, "one", registry)
+        done = self.run("compare", str(tmp_path), "--builds", "2", "--tested")
+        assert (done.returncode, "[record-twice]" in done.stderr) == (3, True), done.stderr
+
+    def test_an_image_that_the_run_does_not_build_is_refused(self, tmp_path: Path) -> None:
+        for recipe in ("one", "two"):
+            self.record(tmp_path, recipe)
+        for recipes, code in (("one two", 0), ("two", 3)):
+            matrix = json.dumps({"include": [{"group": "tiny", "base": "hermetic", "recipes": recipes}]})
+            done = self.run("compare", str(tmp_path), "--matrix", matrix)
+            assert (done.returncode, "[record-unwanted]" in done.stderr) == (code, code != 0), done.stderr
+
     @pytest.mark.parametrize("tested", [(), ("static",), ("cpu",)])
     def test_an_untested_image_is_not_published(self, tmp_path: Path, tested: tuple[str, ...]) -> None:
         self.record(tmp_path, "one", tested=tested)

@@ -119,12 +119,12 @@ def test_the_tag_comes_last() -> None:
     assert list(found) == ["changes", "inputs", "image", "rebuild", "digests", "attest", "tag"]
     assert found["tag"]["needs"] == ["digests", "attest"]
     assert found["attest"]["needs"] == "digests"
-    assert found["digests"]["needs"] == ["image", "rebuild"]
+    assert found["digests"]["needs"] == ["changes", "image", "rebuild"]
     # A job with a condition of its own would also run after a failure.
     assert [name for name, job in found.items() if "if" in job] == ["changes", "inputs"]
     assert {found[name]["runs-on"] for name in ("image", "rebuild")} == {"ubuntu-24.04-arm", "ubuntu-24.04"}
     [compare] = [step["run"] for step in found["digests"]["steps"] if "compare" in step.get("run", "")]
-    assert all(option in compare for option in ("--builds 2", "--tested", "--published"))
+    assert all(option in compare for option in ("--builds 2", "--tested", "--published", "--matrix"))
     [build] = [step["env"] for step in found["image"]["steps"] if step.get("run") == "../tool/scripts/ci/build"]
     assert (build["TIERS"], build["REQUIRE"], build["DROP_INPUTS"]) == ("static cpu", "true", "true")
 
