@@ -37,7 +37,7 @@ def stored_pages(store: Store, project: Project, options_of: OptionsOf) -> list[
 def layers_of(image: OpenedImage) -> list[Layer]:
     """The layers of an image with the names and titles in its history."""
     history = [
-        item for item in image.config.get("history", []) if isinstance(item, dict) and not item.get("empty_layer")
+        item for item in image.config.get("history") or () if isinstance(item, dict) and not item.get("empty_layer")
     ]
     titles = [str(item.get("comment", "")) for item in history]
     titles += [""] * (len(image.layers) - len(titles))

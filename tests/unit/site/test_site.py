@@ -15,6 +15,8 @@ from builder.cli.output import size
 from builder.digest import Digest
 from builder.site.facts import Layer, Package, Page, Proof, package_of
 from builder.site.pages import file_names, render
+from builder.site.stored import layers_of
+from builder.smoke.image.opened import LayerBlob, OpenedImage
 from builder.smoke.report import Report, Result
 from builder.store.store import Store
 from tests.support.cli import Cli
@@ -163,6 +165,12 @@ def test_names_of_pages_differ() -> None:
     names = file_names([page, page, replace(page, recipe="other", base="b")])
     assert len(set(names)) == 3
     assert names[2] == "images/other-b.html"
+
+
+def test_a_history_may_be_null() -> None:
+    blob = LayerBlob(DIGEST, 1, Path("nowhere"))
+    (layer,) = layers_of(OpenedImage(DIGEST, {}, {"history": None}, (blob,)))
+    assert (layer.id, layer.title) == ("layer 1", "")
 
 
 def test_a_large_image_has_a_small_page() -> None:
