@@ -22,6 +22,7 @@ from builder.plan.bundle import LIMIT, MEDIA_TYPE, read_bundle, write_bundle
 from builder.registry.client import Registry
 from builder.registry.referrers import attach, attached, read_attached
 from builder.smoke.image.opened import OpenedImage
+from builder.text import is_plain_line
 from builder.verify.revision import Revision
 
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
@@ -122,9 +123,10 @@ def bundles_of(client: Registry, reference: Reference, image: Digest) -> Iterato
         said = artifact.annotations
         commit = said.get(_REVISION, "")
         revision = Revision(commit, said.get(_CLEAN) == "true") if _COMMIT.fullmatch(commit) else None
-        yield Bundle(
-            plan, Digest.of(artifact.payload), revision, _INPUTS in said, said.get(_PROFILE), _sets(said.get(_SETS))
-        )
+        # What a stranger wrote makes no line of its own in a message.
+        profile = said.get(_PROFILE)
+        profile = profile if profile and is_plain_line(profile) else None
+        yield Bundle(plan, Digest.of(artifact.payload), revision, _INPUTS in said, profile, _sets(said.get(_SETS)))
     if not found and problem is not None:
         raise problem
 
@@ -161,9 +163,10 @@ def makes(plan: Plan, base: BaseImage | None, image: OpenedImage) -> bool:
 
 
 def _sets(text: str | None) -> tuple[str, ...]:
-    """The parameters in an annotation; none when it is not a list of texts."""
+    """The parameters in an annotation; none when it is not a list of lines."""
     try:
         found = parse_json(text.encode(), _MOST_SETS) if text is not None else []
     except ValueError:
         return ()
-    return tuple(found) if isinstance(found, list) and all(isinstance(item, str) for item in found) else ()
+    texts: list[Any] = found if isinstance(found, list) else [None]
+    return tuple(texts) if all(isinstance(item, str) and is_plain_line(item) for item in texts) else ()

