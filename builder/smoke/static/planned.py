@@ -14,7 +14,8 @@ from builder.smoke.image.scan import ScanOptions
 from builder.smoke.static.context import Context, Reads
 from builder.smoke.static.libraries import LOADER_FILES, searched
 from builder.smoke.static.loader import Loader
-from builder.smoke.static.records import RECORDS, recorded
+from builder.smoke.static.python import installed
+from builder.smoke.static.records import CUSTOMIZES, RECORDS, recorded
 from builder.text import first_few
 
 _SETS = ("Env", "Labels")
@@ -104,27 +105,40 @@ _TOOLS = re.compile(
 """The programs of CUDA's compiler, whose layers have no RECORD."""
 _TWICE = ("ninja",)
 """Programs that Debian's packages and wheels bring."""
+_OF_DRIVER = frozenset(f"nvidia-{name}" for name in ("smi", "debugdump", "persistenced", "imex", "imex-ctl"))
+_OF_DRIVER |= {"nvidia-cuda-mps-control", "nvidia-cuda-mps-server"}
+"""Programs that NVIDIA's container runtime mounts into /usr/bin."""
 _NCCL = re.compile(r"opt/nccl/lib/libnccl\.so(?:\.[0-9]+)*")
-_OF_ROOT = ("/usr/", "/lib/", "/bin", "/sbin", "/opt/nccl/")
-"""Folders that PATH and the loader's settings may name without them."""
+_FOLDERS = re.compile(r"/(?:usr|lib|lib64|bin|sbin|opt/nccl)(?:/.*)?")
+"""Folders that PATH and the loader's settings may name; others are places of ours or of a mount."""
 _LOADER = re.compile(r"etc/ld\.so\.conf\.d/[^/]+\.conf")
 _SET = re.compile(
     r"PATH|LD_LIBRARY_PATH|LANG|LANGUAGE|LC_\w+|TZ|TERM|USER|LOGNAME|DEBIAN_FRONTEND|CC|CXX|CUDAHOSTCXX|MAX_JOBS|PYTHON\w+"
     r"|OMP_NUM_THREADS|TOKENIZERS_PARALLELISM|TORCH_CUDA_ARCH_LIST|CUTE_DSL_ARCH|(?:HF_HUB|TRANSFORMERS)_OFFLINE"
     r"|FLASHINFER_(?:DISABLE_VERSION_CHECK|NVCC_THREADS)|(?:NVIDIA|CUDA)_VISIBLE_DEVICES|NVIDIA_DRIVER_CAPABILITIES"
-    r"|VLLM_NCCL_SO_PATH=/opt/nccl/lib/[\w.]+|(?:VLLM|NCCL|RAY_memory)_\w+=[\w-]*(?:\.[0-9]+)?"
+    r"|VLLM_NCCL_SO_PATH=/opt/nccl/lib/[\w.]+"
+    r"|(?!\w*(?:PATH|ROOT|DIR|FOLDER|FILE|HOST|_IP|MODELSCOPE)=)(?:VLLM|NCCL|RAY_memory)_\w+=[\w-]*(?:\.[0-9]+)?"
     r"|TRITON_PTXAS_(?:BLACKWELL_)?PATH=/usr/local/cuda/bin/ptxas|CUDA_HOME=/usr/local/cuda"
 )
 """Variables that other checks judge, and those that load no code and ask nobody, some with their value."""
 _OPTIONS = re.compile(
-    r"--(?:middleware|logits-processors|worker-(?:extension-)?cls|scheduler-cls|\w+(?:-\w+)*-plugin)(?:=.*)?", re.DOTALL
+    r"--(?:middleware|logits-processors|worker-(?:extension-)?cls|scheduler-cls|\w+(?:-\w+)*-plugin|otlp-traces-endpoint)(?:=.*)?"
+    r"|.*module-path.*",
+    re.DOTALL,
 )
-"""Options of vLLM that name code."""
+"""Options of vLLM that name code or a server, also as keys of JSON."""
 _HOMES = ("HOME", "HF_HOME")
-_POINTS = re.compile(r"^\s*\[\s*(?:vllm|torch|triton)\b[^\]\n]*\]", re.MULTILINE)
-_OWNERS = re.compile(r".*-packages/(?:vllm|torch|triton)-[^/]*")
+_GROUP = re.compile(
+    r"(?:console|gui)_scripts|(?:distutils|egg_info|setuptools|babel)\..*|fsspec\.specs|array_api|pkg_config|pyinstaller40|pytest11"
+)
+"""Groups of entry points that nothing loads before it is asked to."""
+_OWNERS = re.compile(
+    r".*-packages/(?:vllm|torch|triton|networkx|sentry_sdk|opentelemetry_(?:api|sdk|exporter_otlp(?:_proto_(?:grpc|http))?))-[^/]*/[^/]*"
+)
+"""Distributions whose entry points belong to them, or to each other."""
 _STARTS = ("*-packages/*.pth", "*.dist-info/entry_points.txt")
-_CODE = re.compile(r"^import[ \t]", re.MULTILINE)
+_NAMES_CODE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+"""A part of a command that may be the name of a class: `module.Class`."""
 _BETWEEN = re.compile(r"[=,;:@\"'{}()\[\]\s]+")
 _MOST_PIECES = 1000
 """Parts of the words of a command that may be paths."""
@@ -140,8 +154,9 @@ def _keeps(image: OpenedImage, args: Mapping[str, Any]) -> Sequence[str]:
 def unplanned(context: Context, *, planned: bool = False) -> str:
     """Without a plan, a warning for what only a plan explains: files of ours in /etc and /usr, above the first layer,
     that belong to no Python distribution and not to CUDA; programs in PATH, libraries where the loader looks, and
-    files beside those of lower layers, likewise; code that Python, vLLM or torch run at their start; variables that
-    no layer of builder sets; another command than vLLM's, and files that it names.
+    files beside those of lower layers, likewise; other folders of programs and libraries; code that Python, vLLM or
+    torch run at their start; variables that no layer of builder sets; another command than vLLM's, and
+    files and code that it names.
 
     planned: whether `planned` compares the image with a plan.
     """
@@ -157,10 +172,10 @@ def _strange_files(context: Context) -> Iterator[str]:
     """Our files above the first layer that nothing explains. `nothing-covered` judges those that replace others,
     `imports` those in the folders of packages."""
     explained = {path for path in recorded(context) if path.startswith(_OF_WHEELS)}
-    explained |= {item.path for item in context.tree.covered}
+    explained |= {item.path for item in context.tree.covered if _is_renewed(context, item.path)}
     in_path = {context.tree.resolve(folder) for folder in context.path if context.tree.exists(folder)}
     below: set[str] = set()
-    names: set[str] = set()
+    names = {*_OF_DRIVER}
     for layer in sorted(context.tree.layers, key=lambda layer: layer.number):
         paths = [path for path, entry in layer.entries.items() if entry.kind != "dir"]
         programs = {path.rpartition("/")[2] for path in paths if path.rpartition("/")[0] in in_path}
@@ -181,29 +196,41 @@ def _strange_files(context: Context) -> Iterator[str]:
     for path in searched(context):
         real = context.tree.resolve(path)
         layer_number = context.tree.entries[real].layer
-        if layer_number and context.is_ours(layer_number) and "-packages/" not in real and not _NCCL.fullmatch(real):
+        if layer_number and context.is_ours(layer_number) and not _NCCL.fullmatch(real):
             yield f"/{real}"
-    folders = [*context.path, *context.image.env.get("LD_LIBRARY_PATH", "").split(":", 64)[:64]]
+    folders = [*context.path, *re.split("[:;]", context.image.env.get("LD_LIBRARY_PATH", ""))[:64]]
     for folder in () if context.base else [*folders, *Loader(context.tree, {}).configured()]:
-        if not context.tree.exists(folder) and not folder.startswith(_OF_ROOT):
-            yield f"{folder[:200]}, which is not in the image: what is mounted there is loaded"
+        if folder and not _FOLDERS.fullmatch(posixpath.normpath(folder)):
+            yield f"{folder[:200]}, out of which programs or libraries are loaded"
+
+
+def _is_renewed(context: Context, path: str) -> bool:
+    """Whether a link in place of a file leads to NCCL or CUDA, or there is no such link."""
+    entry = context.tree.get(path)
+    if entry is None or entry.kind != "symlink" or not context.tree.exists(path):
+        return True
+    real = context.tree.resolve(path)
+    return bool(_NCCL.fullmatch(real) or _CUDA.match(real))
 
 
 def _strange_starts(context: Context) -> Iterator[str]:
     """What distributions make Python, vLLM or torch run: customizations, lines of code in `.pth` files, plugins."""
     for path in recorded(context):
-        if posixpath.basename(path) in ("sitecustomize.py", "usercustomize.py"):
+        if CUSTOMIZES.search(path):
             yield f"/{path}"
+    own = {f"{where}/distutils-precedence.pth" for where, name, _, _ in installed(context) if name == "setuptools"}
     for path in (path for pattern in _STARTS for path in context.tree.match(pattern)):
         entry = context.tree.entries[path]
         if entry.kind != "file" or not context.is_ours(entry.layer) or entry.layer == 0:
             continue
         data = context.tree.read(path, _MOST_START)
-        text = data.decode("utf-8-sig", "replace")
+        # As Python reads both.
+        lines = data.decode("utf-8-sig", "replace").splitlines()
         if path.endswith(".pth"):
-            is_strange = bool(_CODE.search(text)) and not path.endswith("/distutils-precedence.pth")
+            is_strange = path not in own and any(line.startswith(("import ", "import\t")) for line in lines)
         else:
-            is_strange = bool(_POINTS.search(text)) and not _OWNERS.match(path)
+            groups = [line.strip().strip("[]") for line in lines if line.strip().startswith("[")]
+            is_strange = not all(map(_GROUP.fullmatch, groups)) and not _OWNERS.fullmatch(path)
         if is_strange or entry.size > len(data):
             yield f"/{path}"
 
@@ -235,7 +262,9 @@ def _strange_settings(context: Context) -> Iterator[str]:
     if words and started != ["vllm"] and started not in [[f"{folder}/vllm"] for folder in context.path]:
         yield f"the command {' '.join(words)[:100]}"
     yield from (f"the option {word[:100]}" for word in words if _OPTIONS.fullmatch(word.replace("_", "-")))
-    pieces = [piece for word in words[1:] for piece in _BETWEEN.split(word) if piece == word or "/" in piece]
+    parts = [piece for word in words[1:] for piece in _BETWEEN.split(word)]
+    yield from (f"{piece[:100]}, which the command names" for piece in parts if _NAMES_CODE.fullmatch(piece))
+    pieces = [piece for piece in parts if "/" in piece] + words[1:]
     if len(pieces) > _MOST_PIECES:
         yield "a very long command"
     for piece in dict.fromkeys(pieces[:_MOST_PIECES]):

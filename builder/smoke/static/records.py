@@ -23,7 +23,8 @@ _MOST_RECORD, _MOST_ROWS = 8 << 20, 400_000
 """Bytes of one RECORD (the longest of a known wheel has 2 MB), and lines of all RECORD files of an image."""
 _MOST_PATHS = 64 << 10
 """Bytes of a `.pth` file."""
-_STARTS = ("sitecustomize.py", "usercustomize.py")
+CUSTOMIZES = re.compile(r"(?:^|/)(?:site|user)customize(?:/__init__)?\.[^/]+$")
+"""Modules that Python imports when it starts."""
 _MODULES = (".py", ".pyc", ".so")
 _LIBRARY = re.compile(
     r"/lib(?:64)?/python3[0-9]*\.zip$|/lib(?:64)?/python3\.[0-9]+t?/.*\.(?:py|pyc|so)$|/python3.*\._?pth$"
@@ -37,6 +38,7 @@ _METADATA_BESIDE = re.compile(r"\.(?:dist|egg)-info(?:/|$)")
 @check_kind("static", "records", Reads("ours", keeps=lambda image, args: RECORDS, scan=ScanOptions(files=True)))
 def records(context: Context) -> str:
     """Every file in a distribution's RECORD exists, with the size and hash in RECORD; every distribution has one.
+    No module is different files of two distributions, of which Python takes one.
 
     Bytecode is skipped, and so are files that a later layer replaces (nothing-covered checks those). The files of a
     layer that this store made are not hashed again: their RECORD was written from them; image-blobs hashes the layer.
@@ -60,6 +62,8 @@ def records(context: Context) -> str:
     return f"{len(stated)} files as recorded"
 
 
+_MODULE = re.compile(r"(.+?)(?:/__init__)?(?:\.cpython-[^/]*|\.abi3)?\.(?:py|so)")
+"""A file that is imported as the module that the group names: of several, Python takes one."""
 _Stated = tuple[dict[tuple[str, int], set[tuple[bytes, str]]], list[str]]
 
 
@@ -82,6 +86,7 @@ def _read_records(context: Context) -> _Stated:
     found: dict[tuple[str, int], set[tuple[bytes, str]]] = defaultdict(set)
     bad = []
     left = _MOST_ROWS
+    known: dict[str, set[str]] = {}
     for folder, name, version, layer in installed(context):
         path = f"{folder}/{name}-{version}.dist-info/RECORD"
         if not context.is_ours(layer):
@@ -102,17 +107,35 @@ def _read_records(context: Context) -> _Stated:
         except csv.Error as error:
             bad.append(f"/{path}: {error}")
             continue
+        files: list[str] = []
         for row in rows:
             if len(row) != 3 or row[0].endswith((".pyc", "/RECORD")):
                 continue
             listed = posixpath.normpath(posixpath.join("/", folder, row[0])).lstrip("/")
+            files.append(listed)
             digest = _digest(row[1])
             if digest is None:
                 bad.append(f"/{listed} has no sha256 in RECORD")
             else:
                 for where in {layer, recorded}:
                     found[listed, where].add((digest, row[2]))
+        bad += _one_module(context, files, known)
     return found, bad
+
+
+def _one_module(context: Context, listed: Collection[str], known: dict[str, set[str]]) -> Iterator[str]:
+    """Modules of a RECORD that are other files in another distribution, the first layer or a base. known: the files
+    of modules in other RECORDs; gets those of this one."""
+    modules: dict[str, set[str]] = defaultdict(set)
+    for path in listed:
+        if "-packages/" in path and (found := _MODULE.fullmatch(path)):
+            modules[found[1]].add(path)
+    for module, files in modules.items():
+        paths = [f"{module}.py", f"{module}/__init__.py", f"{module}.abi3.so"]
+        entries = [(path, item) for path in paths if (item := context.tree.get(path)) is not None]
+        below = {path for path, item in entries if item.layer == 0 or not context.is_ours(item.layer)}
+        if (others := known.setdefault(module, files) | below) != files:
+            yield f"one module of two distributions: {first_few([f'/{path}' for path in sorted(others | files)])}"
 
 
 def _digest(text: str) -> bytes | None:
@@ -161,7 +184,7 @@ def _leading_out(context: Context) -> Iterator[str]:
         if entry.kind != "file" or entry.size > _MOST_PATHS:
             yield f"/{path} is no small file"
             continue
-        for line in context.tree.read(path, _MOST_PATHS).decode("utf-8", "replace").splitlines():
+        for line in context.tree.read(path, _MOST_PATHS).decode("utf-8-sig", "replace").splitlines():
             added = posixpath.normpath(posixpath.join("/", folder, line.strip()))
             is_path = line.strip() and not line.startswith(("#", "import ", "import\t"))
             if is_path and not f"{added}/".startswith(f"/{folder}/"):
@@ -192,7 +215,7 @@ def _script_folders(context: Context) -> frozenset[str]:
 def _imported(path: str, name: str, scripts: Collection[str]) -> bool:
     """Whether Python finds a file outside of the packages' folders: its own library, zipped or not, its settings,
     modules, packages and metadata beside a script, and a link in place of a packages' folder."""
-    if name in _STARTS or name.endswith("-packages") or _LIBRARY.search(f"/{path}"):
+    if CUSTOMIZES.search(path) or name.endswith("-packages") or _LIBRARY.search(f"/{path}"):
         return True
     if not name.endswith(_MODULES) and not _METADATA_BESIDE.search(path):
         return False

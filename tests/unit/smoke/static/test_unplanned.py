@@ -105,6 +105,9 @@ def test_files_that_only_a_plan_explains(tmp_path: Path, path: str) -> None:
         "VLLM_DP_MASTER_IP=203.0.113.1",
         "NCCL_COMM_ID=203.0.113.1:1",
         "GIT_CONFIG_COUNT=1",
+        "VLLM_CACHE_ROOT=opt",
+        "VLLM_NCCL_SO_PATH=evil",
+        "VLLM_USE_MODELSCOPE=1",
     ],
 )
 def test_variables_that_only_a_plan_explains(tmp_path: Path, word: str) -> None:
@@ -123,32 +126,79 @@ def test_variables_that_only_a_plan_explains(tmp_path: Path, word: str) -> None:
         (["vllm", "serve", '{"a":"/opt/x.py"}'], "/opt/x.py, which the command names"),
         (["vllm", "serve", "--logits_processors", "a:b"], "the option --logits_processors"),
         (["/opt/vllm"], "the command /opt/vllm"),
+        (["vllm", "serve", "--distributed-executor-backend", "a.B"], "a.B, which the command names"),
+        (["vllm", "serve", '{"kv_connector_module_path":"a"}'], "the option {"),
+        (["vllm", "serve", "--otlp-traces-endpoint=http://203.0.113.1"], "the option --otlp-traces-endpoint"),
     ],
 )
 def test_commands_that_only_a_plan_explains(tmp_path: Path, words: list[str], message: str) -> None:
     assert message in found(tmp_path, [ROOT, {"opt/x.py": b""}], Entrypoint=words)["unplanned"]
 
 
+def wheel(files: Files, name: str = "x") -> Files:
+    """A distribution whose RECORD lists these files, wherever they are."""
+    made = distribution(name, "1", {})
+    rows = b""
+    for path, what in files.items():
+        _, _, rest = record({path: what}).partition(b",")
+        rows += f"{posixpath.relpath(path, SITE)},".encode() + rest
+    listed = f"{SITE}/{name}-1.dist-info/RECORD"
+    return {**made, listed: made[listed] + rows, **files}  # type: ignore[operator]
+
+
+POINTS = f"{SITE}/x-1.dist-info/entry_points.txt"
 DISTRIBUTIONS: dict[str, tuple[str, bytes]] = {
     # a path that a RECORD lists, its content
     "code at the start of Python": (f"{SITE}/x.pth", b"\xef\xbb\xbfimport evil\n"),
+    "code in a line that only Python sees": (f"{SITE}/x.pth", b"#\x0cimport evil\n"),
+    "code under the name of another's": (f"{SITE}/distutils-precedence.pth", b"import evil\n"),
     "a customization": (f"{SITE}/sitecustomize.py", b"import evil\n"),
-    "a plugin of vLLM": (f"{SITE}/x-1.dist-info/entry_points.txt", b"[vllm.general_plugins]\nx = x:f\n"),
+    "a customization as a package": (f"{SITE}/usercustomize/__init__.py", b"import evil\n"),
+    "a compiled customization": (f"{SITE}/sitecustomize.cpython-313-aarch64-linux-gnu.so", LIB),
+    "a plugin of vLLM": (POINTS, b"[vllm.general_plugins]\nx = x:f\n"),
+    "a plugin with more brackets": (POINTS, b"[[vllm.general_plugins]]\nx = x:f\n"),
+    "a plugin in a line that only Python sees": (POINTS, b"[a]\x1c[vllm.general_plugins]\x1cx = x:f\n"),
+    "a plugin of pydantic": (POINTS, b"[pydantic]\nx = x:f\n"),
     "settings": ("etc/profile.d/x.sh", b""),
     "a program that is there": ("usr/local/bin/uname", b"#!/usr/bin/python3\n"),
+    "a program of the driver": ("usr/local/bin/nvidia-smi", b"#!/usr/bin/python3\n"),
 }
 
 
 @pytest.mark.parametrize("case", DISTRIBUTIONS.values(), ids=DISTRIBUTIONS)
 def test_what_a_distribution_may_not_explain(tmp_path: Path, case: tuple[str, bytes]) -> None:
     path, data = case
-    files = {path: program(data)}
-    made = distribution("x", "1", {f"{SITE}/x.py": b""})
-    row = record(files).decode().replace(path, posixpath.relpath(path, SITE), 0 if path.startswith(SITE) else 1)
-    made[f"{SITE}/x-1.dist-info/RECORD"] = made[f"{SITE}/x-1.dist-info/RECORD"] + row.encode()  # type: ignore[operator]
-    messages = found(tmp_path, [ROOT, {**made, **files, f"{SITE}/x.py": b""}])
+    messages = found(tmp_path, [ROOT, wheel({path: program(data)})])
     assert path in messages["unplanned"]
     assert set(messages) == {"unplanned"}
+
+
+def test_what_a_distribution_brings(tmp_path: Path) -> None:
+    files = {POINTS: b"[console_scripts]\nx = x:f\n", f"{SITE}/x.so": LIB, f"{SITE}/x.py": b""}
+    assert found(tmp_path, [ROOT, wheel(files)]) == {}
+
+
+def test_a_library_of_a_distribution_where_the_loader_looks(tmp_path: Path) -> None:
+    files = wheel({f"{SITE}/x/libx.so.1.2": LIB})
+    in_place = {**files, "usr/lib/libx.so.1": link(f"/{SITE}/x/libx.so.1.2")}
+    assert "/usr/lib/libx.so.1, " in found(tmp_path / "1", [ROOT, in_place])["unplanned"]
+    assert "x/libx.so.1.2" in found(tmp_path / "2", [ROOT, files], f"LD_LIBRARY_PATH=/{SITE}/x")["unplanned"]
+
+
+def test_a_folder_in_the_path_that_adds_one(tmp_path: Path) -> None:
+    files = {"opt/src/x.py": b"", **wheel({f"{SITE}/x.pth": b"\xef\xbb\xbf/opt/src\n"})}
+    assert "adds /opt/src to sys.path" in found(tmp_path, [ROOT, files])["imports"]
+
+
+@pytest.mark.parametrize("name", ["a", "z"])
+@pytest.mark.parametrize("path", ["envs/__init__.py", "envs.abi3.so"])
+def test_one_module_of_two_distributions(tmp_path: Path, name: str, path: str) -> None:
+    """Python takes a package before a library, and this before a file."""
+    good, other = wheel({f"{SITE}/m/envs.py": b""}, "m"), wheel({f"{SITE}/m/{path}": LIB}, name)
+    for number, layers in enumerate(([ROOT, good, other], [{**ROOT, f"{SITE}/m/envs.py": b""}, other])):
+        messages = found(tmp_path / str(number), layers)
+        assert messages.keys() == {"records"}
+        assert "one module of two distributions" in messages["records"]
 
 
 def test_a_model_in_the_working_directory(tmp_path: Path) -> None:
@@ -204,9 +254,20 @@ def test_a_file_beside_those_of_a_base(tmp_path: Path) -> None:
     assert (row.status, row.message.partition(": ")[2]) == ("warn", "/opt/nvidia/entrypoint.d/99-evil.sh")
 
 
-@pytest.mark.parametrize("word", ["PATH=/models/bin:/usr/bin", "LD_LIBRARY_PATH=/models"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        "PATH=/models/bin:/usr/bin",
+        "PATH=/usr/../models:/usr/bin",
+        "PATH=/binmodels:/usr/bin",
+        "LD_LIBRARY_PATH=/models",
+        "LD_LIBRARY_PATH=/usr/lib;/models",
+    ],
+)
 def test_folders_that_a_mount_fills(tmp_path: Path, word: str) -> None:
-    assert "/models" in found(tmp_path, [ROOT], Env=[*([PATH] * (word[0] == "L")), word])["unplanned"]
+    for root in (ROOT, {**ROOT, "models/bin": folder()}):
+        messages = found(tmp_path / str(len(root)), [root], Env=[*([PATH] * (word[0] == "L")), word])
+        assert "models" in messages["unplanned"]
 
 
 def test_a_tool_that_is_a_link(tmp_path: Path) -> None:
