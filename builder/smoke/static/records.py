@@ -62,8 +62,8 @@ def records(context: Context) -> str:
     return f"{len(stated)} files as recorded"
 
 
-_MODULE = re.compile(r"(.+?)(?:/__init__)?(?:\.cpython-[^/]*|\.abi3)?\.(?:py|so)")
-"""A file that is imported as the module that the group names: of several, Python takes one."""
+_IMPORTED = re.compile(r"py|so|abi3\.so|cpython-[^/]*\.so")
+"""What follows the name of a module in that of its file."""
 _Stated = tuple[dict[tuple[str, int], set[tuple[bytes, str]]], list[str]]
 
 
@@ -128,8 +128,10 @@ def _one_module(context: Context, listed: Collection[str], known: dict[str, set[
     of modules in other RECORDs; gets those of this one."""
     modules: dict[str, set[str]] = defaultdict(set)
     for path in listed:
-        if "-packages/" in path and (found := _MODULE.fullmatch(path)):
-            modules[found[1]].add(path)
+        folder, _, file = path.rpartition("/")
+        name, _, end = file.partition(".")
+        if "-packages/" in path and _IMPORTED.fullmatch(end):
+            modules[folder if name == "__init__" else f"{folder}/{name}"].add(path)
     for module, files in modules.items():
         paths = [f"{module}.py", f"{module}/__init__.py", f"{module}.abi3.so"]
         entries = [(path, item) for path in paths if (item := context.tree.get(path)) is not None]

@@ -186,8 +186,7 @@ def test_a_library_of_a_distribution_where_the_loader_looks(tmp_path: Path) -> N
 
 
 def test_a_folder_in_the_path_that_adds_one(tmp_path: Path) -> None:
-    files = {"opt/src/x.py": b"", **wheel({f"{SITE}/x.pth": b"\xef\xbb\xbf/opt/src\n"})}
-    assert "adds /opt/src to sys.path" in found(tmp_path, [ROOT, files])["imports"]
+    assert "/opt/src" in found(tmp_path, [ROOT, wheel({f"{SITE}/x.pth": b"\xef\xbb\xbf/opt/src\n"})])["imports"]
 
 
 @pytest.mark.parametrize("name", ["a", "z"])
