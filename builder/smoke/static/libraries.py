@@ -233,4 +233,5 @@ def _searched(context: Context) -> Iterator[str]:
     places = [context.tree.resolve(folder) for folder in folders if folder[:1] == "/" and context.tree.exists(folder)]
     paths = [path for named in loader.cache.values() for path in named]
     paths += [path for folder in dict.fromkeys(places) for path in context.tree.inside(folder) if ".so" in path]
+    paths = [*dict.fromkeys(paths)]
     yield from (path for path in paths if context.tree.exists(path) and context.tree.stat(path).machine == AARCH64)

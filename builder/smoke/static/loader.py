@@ -13,7 +13,7 @@ from builder.smoke.image.tree import LONGEST_PATH, LONGEST_PATTERN, ImageTree, P
 
 DEFAULT_FOLDERS = ("/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib", "/usr/lib")
 _MOST_FOLDERS, _MOST_FILES, _MOST_ORIGINS = 256, 100, 16
-_LONGEST_CONF, _LONGEST_CACHE = 1 << 20, 16 << 20
+_LONGEST_CONF, _LONGEST_CACHE, _OVERLAP = 1 << 20, 16 << 20, 4
 _CACHE_MAGIC, _OLD_MAGIC = b"glibc-ld.so.cache1.1", b"ld.so-1.7.0"
 
 
@@ -97,11 +97,11 @@ class Loader:
 
     def cached(self, name: str) -> list[str]:
         """The paths of a library in the image's ld.so.cache."""
-        return self.cache.get(name, [])
+        return [*self.cache.get(name, ())]
 
     @cached_property
-    def cache(self) -> dict[str, list[str]]:
-        """The image's ld.so.cache: paths by the name of a library."""
+    def cache(self) -> dict[str, dict[str, None]]:
+        """The image's ld.so.cache: paths by the name of a library. Raises ValueError when its texts overlap too much."""
         data = self._whole("/etc/ld.so.cache", _LONGEST_CACHE)
         start = _table_of(data)
         if not data.startswith(_CACHE_MAGIC, start) or len(data) < start + 48:
@@ -109,13 +109,18 @@ class Loader:
                 raise ValueError("/etc/ld.so.cache has the format before glibc 2.2 alone, which is not read")
             return {}
         (count,) = struct.unpack_from("<I", data, start + 20)
-        found: dict[str, list[str]] = {}
+        found: dict[str, dict[str, None]] = {}
+        left = _OVERLAP * len(data)
         for number in range(count):
             offset = start + 48 + 24 * number
             if offset + 24 > len(data):
                 break
             _, key, value = struct.unpack_from("<III", data, offset)
-            found.setdefault(_text(data, start + key), []).append(_text(data, start + value))
+            name, path = _text(data, start + key), _text(data, start + value)
+            left -= len(name) + len(path)
+            if left < 0:
+                raise ValueError("/etc/ld.so.cache names one text again and again, which ldconfig does not write")
+            found.setdefault(name, {})[path] = None
         return found
 
     def configured(self) -> list[str]:

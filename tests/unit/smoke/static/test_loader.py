@@ -97,3 +97,13 @@ def test_the_table_of_a_cache_is_the_one_that_glibc_reads(tmp_path: Path) -> Non
     for number, data in enumerate((real, old.ljust(-(-len(old) // 8) * 8, b"\0") + real)):
         found = loader(tmp_path / str(number), {"app/a.so": LIB, "etc/ld.so.cache": data}).cached("libx.so")
         assert found == ["/real/libx.so"]
+
+
+def test_a_cache_whose_rows_share_one_long_text(tmp_path: Path) -> None:
+    """400 kB of rows would be 40 MB of names; 16 MB, 3 GB."""
+    count = 16_000
+    key = 48 + 24 * count
+    rows = struct.pack("<IIIIQ", 0x0A03, key, key, 0, 0) * count
+    data = b"glibc-ld.so.cache1.1" + struct.pack("<II20x", count, 0) + rows + b"/" * 2500
+    with pytest.raises(ValueError, match="again and again"):
+        loader(tmp_path, {"etc/ld.so.cache": data}).cached("x")
