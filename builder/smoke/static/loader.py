@@ -101,7 +101,7 @@ class Loader:
 
     @cached_property
     def cache(self) -> dict[str, dict[str, None]]:
-        """The image's ld.so.cache: paths by the name of a library. Raises ValueError when its texts overlap too much."""
+        """The image's ld.so.cache: paths by the name of a library. Raises ValueError for overlapping texts."""
         data = self._whole("/etc/ld.so.cache", _LONGEST_CACHE)
         start = _table_of(data)
         if not data.startswith(_CACHE_MAGIC, start) or len(data) < start + 48:

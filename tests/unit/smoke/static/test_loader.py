@@ -104,6 +104,6 @@ def test_a_cache_whose_rows_share_one_long_text(tmp_path: Path) -> None:
     count = 16_000
     key = 48 + 24 * count
     rows = struct.pack("<IIIIQ", 0x0A03, key, key, 0, 0) * count
-    data = b"glibc-ld.so.cache1.1" + struct.pack("<II20x", count, 0) + rows + b"/" * 2500
+    data = b"glibc-ld.so.cache1.1" + struct.pack("<II20x", count, 0) + rows + b"/" * 2500 + b"\0"
     with pytest.raises(ValueError, match="again and again"):
         loader(tmp_path, {"etc/ld.so.cache": data}).cached("x")
