@@ -129,6 +129,10 @@ class Loader:
             self._folders = self._conf("/etc/ld.so.conf", set())
         return self._folders
 
+    def named_in(self, path: str) -> list[str]:
+        """The folders in one file of ld.so.conf.d."""
+        return self._conf(path, set())
+
     def _conf(self, path: str, seen: set[str]) -> list[str]:
         if path in seen:
             return []

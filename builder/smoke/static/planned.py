@@ -171,7 +171,7 @@ def unplanned(context: Context, *, planned: bool = False) -> str:
 def _strange_files(context: Context) -> Iterator[str]:
     """Our files above the first layer that nothing explains. `nothing-covered` judges those that replace others,
     `imports` those in the folders of packages."""
-    explained = {path for path in recorded(context) if path.startswith(_OF_WHEELS)}
+    explained = {path for path in recorded(context) if path.startswith(_OF_WHEELS) and not _is_in_place(context, path)}
     explained |= {item.path for item in context.tree.covered if _is_renewed(context, item.path)}
     in_path = {context.tree.resolve(folder) for folder in context.path if context.tree.exists(folder)}
     below: set[str] = set()
@@ -198,10 +198,27 @@ def _strange_files(context: Context) -> Iterator[str]:
         layer_number = context.tree.entries[real].layer
         if layer_number and context.is_ours(layer_number) and not _NCCL.fullmatch(real):
             yield f"/{real}"
-    folders = [*context.path, *re.split("[:;]", context.image.env.get("LD_LIBRARY_PATH", ""))[:64]]
-    for folder in () if context.base else [*folders, *Loader(context.tree, {}).configured()]:
+    for folder in _folders(context):
         if folder and not _FOLDERS.fullmatch(posixpath.normpath(folder)):
             yield f"{folder[:200]}, out of which programs or libraries are loaded"
+
+
+def _folders(context: Context) -> Iterator[str]:
+    """The folders of PATH, LD_LIBRARY_PATH and ld.so.conf that are not a base's own."""
+    below = _variables({"config": context.settings or {}})
+    for name in ("PATH", "LD_LIBRARY_PATH"):
+        own = re.split("[:;]", context.own_env.get(name, ""))
+        yield from (folder for folder in own[:64] if folder not in re.split("[:;]", below.get(name, "")))
+    loader, paths = Loader(context.tree, {}), context.tree.match("etc/ld.so.conf.d/*.conf")
+    own = [f"/{path}" for path in paths if context.is_ours(context.tree.entries[path].layer)]
+    yield from (folder for path in own for folder in loader.named_in(path)) if context.base else loader.configured()
+
+
+def _is_in_place(context: Context, path: str) -> bool:
+    """Whether a file below /usr/local comes before one below /usr: a header, a module of Perl, a program."""
+    inner = path.removeprefix("usr/local/")
+    places = (f"usr/{inner}", f"usr/include/aarch64-linux-gnu/{inner.removeprefix('include/')}")
+    return posixpath.basename(path) not in _TWICE and any(map(context.tree.exists, places))
 
 
 def _is_renewed(context: Context, path: str) -> bool:
@@ -250,6 +267,13 @@ def _strange_settings(context: Context) -> Iterator[str]:
         strange = not _SET.fullmatch(name) and not _SET.fullmatch(f"{name}={value}")
         if holds(value) if name in _HOMES else strange:
             yield f"the variable {name}"
+    base = context.settings or {}
+    # OnBuild and Image are of the base alone.
+    gone = [
+        name for name, value in base.items() if value and not settings.get(name) and name not in ("OnBuild", "Image")
+    ]
+    gone += [f"the variable {name}" for name in _variables({"config": base}) if name not in context.image.env]
+    yield from (f"{name[:100]}, which the base has and this image has not" for name in gone)
     where = str(settings.get("WorkingDir") or "/")
     if holds(where):
         # vLLM takes `nvidia/model` for a folder before it asks a hub.

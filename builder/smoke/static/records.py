@@ -128,12 +128,15 @@ def _one_module(context: Context, listed: Collection[str], known: dict[str, set[
     of modules in other RECORDs; gets those of this one."""
     modules: dict[str, set[str]] = defaultdict(set)
     for path in listed:
-        folder, _, file = path.rpartition("/")
-        name, _, end = file.partition(".")
-        if "-packages/" in path and _IMPORTED.fullmatch(end):
-            modules[folder if name == "__init__" else f"{folder}/{name}"].add(path)
+        # Of two folders of packages, too: the first one in sys.path counts.
+        _, is_in_packages, inner = path.partition("-packages/")
+        name, _, end = posixpath.basename(inner).partition(".")
+        if is_in_packages and _IMPORTED.fullmatch(end):
+            folder = posixpath.dirname(inner)
+            modules[folder if name == "__init__" else posixpath.join(folder, name)].add(path)
     for module, files in modules.items():
-        paths = [f"{module}.py", f"{module}/__init__.py", f"{module}.abi3.so"]
+        places = {path.partition("-packages/")[0] for path in files}
+        paths = [f"{place}-packages/{module}{end}" for place in places for end in (".py", "/__init__.py", ".abi3.so")]
         entries = [(path, item) for path in paths if (item := context.tree.get(path)) is not None]
         below = {path for path, item in entries if item.layer == 0 or not context.is_ours(item.layer)}
         if (others := known.setdefault(module, files) | below) != files:

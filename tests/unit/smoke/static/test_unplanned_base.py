@@ -1,0 +1,55 @@
+"""Images without a plan on a base: what comes before files and folders of the base, or is gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.smoke.image.opened import open_image
+from builder.smoke.static.run import check_image
+from tests.support.images import SITE, Files, folder, layout, program
+from tests.unit.smoke.static.test_unplanned import LIB, NCCL, PATH, ROOT, found, wheel
+
+BASE: Files = {
+    **ROOT,
+    "opt/nvidia/entrypoint.sh": program(b"#!/usr/bin/python3\n"),
+    "usr/include/stdio.h": b"",
+    f"{SITE}/m/envs.py": b"",
+}
+BELOW: dict[str, Any] = {
+    "Env": [PATH, "OF_BASE=1", "LD_LIBRARY_PATH=/odd:/usr/lib"],
+    "Entrypoint": ["/opt/nvidia/entrypoint.sh"],
+    "OnBuild": ["RUN true"],
+    "Volumes": {},
+}
+CASES: dict[str, tuple[Files, dict[str, Any], str]] = {
+    # files of a layer on the base, changed settings, what is found
+    "nothing": (NCCL, {"Env": [PATH, "OF_BASE=1", "LD_LIBRARY_PATH=/opt/nccl/lib:/odd:/usr/lib"]}, ""),
+    "a folder of programs": ({}, {"Env": ["PATH=/models:/usr/bin", *BELOW["Env"][1:]]}, "/models, out of which"),
+    "a folder of libraries": ({}, {"Env": [*BELOW["Env"][:2], "LD_LIBRARY_PATH=/models"]}, "/models, out of which"),
+    "a folder of the loader": ({"etc/ld.so.conf.d/x.conf": b"/models\n"}, {}, "/models, out of which"),
+    "a variable that is gone": ({}, {"Env": [PATH, BELOW["Env"][2]]}, "the variable OF_BASE, which the base has"),
+    "an entrypoint that is gone": ({}, {"Entrypoint": None}, "Entrypoint, which the base has"),
+    "another module": (wheel({f"{SITE}/m/envs/__init__.py": b""}), {}, "one module of two distributions"),
+    "a header before another": (wheel({"usr/local/include/stdio.h": b""}), {}, "/usr/local/include/stdio.h"),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_what_is_found_on_a_base(tmp_path: Path, case: tuple[Files, dict[str, Any], str]) -> None:
+    files, changes, message = case
+    settings = {name: value for name, value in BELOW.items() if name != "OnBuild"} | changes
+    image = open_image(layout(tmp_path, [BASE, {"srv": folder(), **files}], **settings))
+    rows = [row.message for row in check_image(image, [], base=1, settings=BELOW).results if row.status != "pass"]
+    assert [message in row for row in rows] == [True] * bool(message)
+
+
+def test_one_module_in_two_folders(tmp_path: Path) -> None:
+    """The folder of /usr/local comes first in sys.path."""
+    files = {path.replace(SITE, "usr/local/lib/python3.13/dist-packages"): what for path, what in OTHER.items()}
+    assert "one module of two distributions" in found(tmp_path, [ROOT, files])["records"]
+
+
+OTHER = wheel({f"{SITE}/vllm/__init__.py": LIB})
