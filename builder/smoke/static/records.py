@@ -131,7 +131,7 @@ def _one_module(context: Context, listed: Collection[str], known: dict[str, set[
         # Of two folders of packages, too: the first one in sys.path counts.
         _, is_in_packages, inner = path.partition("-packages/")
         name, _, end = posixpath.basename(inner).partition(".")
-        if is_in_packages and _IMPORTED.fullmatch(end):
+        if is_in_packages and path in context.tree.entries and _IMPORTED.fullmatch(end):
             folder = posixpath.dirname(inner)
             modules[folder if name == "__init__" else posixpath.join(folder, name)].add(path)
     for module, files in modules.items():
