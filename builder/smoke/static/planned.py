@@ -136,7 +136,7 @@ _OWNERS = re.compile(
     r".*-packages/(?:vllm|torch|triton|networkx|sentry_sdk|opentelemetry_(?:api|sdk|exporter_otlp(?:_proto_(?:grpc|http))?))-[^/]*/[^/]*"
 )
 """Distributions whose entry points belong to them, or to each other."""
-_STARTS = ("*-packages/*.pth", "*.dist-info/entry_points.txt")
+_STARTS = ("*-packages/*.pth", "*/entry_points.txt")
 _NAMES_CODE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 """A part of a command that may be the name of a class: `module.Class`."""
 _BETWEEN = re.compile(r"[=,;:@\"'{}()\[\]\s]+")

@@ -192,7 +192,9 @@ def _leading_out(context: Context) -> Iterator[str]:
         for line in context.tree.read(path, _MOST_PATHS).decode("utf-8-sig", "replace").splitlines():
             added = posixpath.normpath(posixpath.join("/", folder, line.strip()))
             is_path = line.strip() and not line.startswith(("#", "import ", "import\t"))
-            if is_path and not f"{added}/".startswith(f"/{folder}/"):
+            item = context.tree.get(added)
+            # A file would be a zip of modules and plugins.
+            if is_path and (not f"{added}/".startswith(f"/{folder}/") or (item is not None and item.kind != "dir")):
                 yield f"/{path} adds {added[:200]} to sys.path"
                 break
 

@@ -52,4 +52,16 @@ def test_one_module_in_two_folders(tmp_path: Path) -> None:
     assert "one module of two distributions" in found(tmp_path, [ROOT, files])["records"]
 
 
+@pytest.mark.parametrize("name", ["x.egg-info", "x-1.DIST-INFO"])
+def test_plugins_in_other_metadata(tmp_path: Path, name: str) -> None:
+    """Python reads entry points there, too."""
+    path = f"{SITE}/{name}/entry_points.txt"
+    assert path in found(tmp_path, [ROOT, wheel({path: b"[vllm.general_plugins]\nx = x:f\n"})])["unplanned"]
+
+
+def test_a_zip_in_the_path(tmp_path: Path) -> None:
+    files = wheel({f"{SITE}/x.pth": b"x/x.zip\n", f"{SITE}/x/x.zip": b"PK"})
+    assert "x.zip to sys.path" in found(tmp_path, [ROOT, files])["imports"]
+
+
 OTHER = wheel({f"{SITE}/vllm/__init__.py": LIB})
