@@ -41,6 +41,7 @@ from builder.mirror.repository import RegistryBackend
 from builder.mirror.source import MirrorSource, mirror_source
 from builder.model.reference import Reference
 from builder.oci.assemble import Image
+from builder.parallel import Pool
 from builder.produce.image import Built
 from builder.project import Project
 from builder.registry.client import Registry
@@ -102,40 +103,45 @@ def push(
         _print_survey(built, targets, client, json=json_)
         return
     done: list[dict[str, object]] = []
-    for target in targets:
-        again = target.pinned(built.image.digest) in [each["pinned"] for each in done]
-        with Sending() as sending:
-            printed = (lambda *_: None) if again else _print_blobs(built)
-            digest = push_image(built.image, store, target, printed, client, sending)
-        pinned = target.pinned(digest)
-        if again:
-            say(f"{target} is the same image", hang=2)
-        else:
-            inputs = _push_inputs(client, target, built, store, mirror_source(mirror)) if with_inputs else None
-            revision = revision_of(project.roots[0])
-            bundle = attach_bundle(
-                client,
-                target,
-                built.image,
-                built.plan,
-                revision,
-                inputs,
-                request.profile,
-                sorted(request.sets),
-            )
-            say(f"  bundle attached as {bundle}", hang=4)
-            said = statements_about(built_inventory(built, store), built.plan)
-            if results is not None:
-                say(f"  results attached as {_attach(target, built.image, results)}", hang=4)
-                said |= _tested(digest, _outcomes(store, digest))
-            attach_statements(client, target, digest, len(built.image.manifest), said, signing)
-            signed = f", signed with {signing.name}" if signing is not None else ""
-            say(f"  SBOMs and provenance attached{signed}")
-            _print_seen(built, target, revision)
-        note_push(store, built.plan.key, str(target))
-        done.append({"reference": str(target), "digest": digest, "pinned": pinned})
-        if not json_:
-            print(pinned, flush=True)
+    made: list[dict[str, dict[str, Any]]] = []
+    # What is said of the image takes seconds to make: beside the upload.
+    with Pool(1) as beside:
+        beside.submit(lambda: made.append(statements_about(built_inventory(built, store), built.plan)))
+        for target in targets:
+            again = target.pinned(built.image.digest) in [each["pinned"] for each in done]
+            with Sending() as sending:
+                printed = (lambda *_: None) if again else _print_blobs(built)
+                digest = push_image(built.image, store, target, printed, client, sending)
+            pinned = target.pinned(digest)
+            if again:
+                say(f"{target} is the same image", hang=2)
+            else:
+                inputs = _push_inputs(client, target, built, store, mirror_source(mirror)) if with_inputs else None
+                revision = revision_of(project.roots[0])
+                bundle = attach_bundle(
+                    client,
+                    target,
+                    built.image,
+                    built.plan,
+                    revision,
+                    inputs,
+                    request.profile,
+                    sorted(request.sets),
+                )
+                say(f"  bundle attached as {bundle}", hang=4)
+                beside.wait()
+                said = made[0]
+                if results is not None:
+                    say(f"  results attached as {_attach(target, built.image, results)}", hang=4)
+                    said = said | _tested(digest, _outcomes(store, digest))
+                attach_statements(client, target, digest, len(built.image.manifest), said, signing)
+                signed = f", signed with {signing.name}" if signing is not None else ""
+                say(f"  SBOMs and provenance attached{signed}")
+                _print_seen(built, target, revision)
+            note_push(store, built.plan.key, str(target))
+            done.append({"reference": str(target), "digest": digest, "pinned": pinned})
+            if not json_:
+                print(pinned, flush=True)
     if json_:
         print_json(done)
 

@@ -10,7 +10,7 @@ import pytest
 from builder.smoke.image.opened import open_image
 from builder.smoke.static.run import check_image
 from tests.support.images import SITE, Files, folder, layout, program
-from tests.unit.smoke.static.test_unplanned import LIB, NCCL, PATH, ROOT, found, wheel
+from tests.unit.smoke.static.like_ours import LIB, NCCL, PATH, ROOT, found, wheel
 
 BASE: Files = {
     **ROOT,
