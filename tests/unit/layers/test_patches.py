@@ -65,7 +65,12 @@ def test_the_layer_has_the_files_and_a_record_of_the_whole_distribution(tmp_path
         (["tool/absent.py"], "src", None, "patch-file-missing"),
         (FILES, "", None, "patch-file-missing"),
         (["tool/link.py"], "src", None, "patch-file-unusable"),
-        (["other/__init__.py"], "src", gzip.compress(tar({"t/src/other/__init__.py": ""}), mtime=0), "patch-outside-package"),
+        (
+            ["other/__init__.py"],
+            "src",
+            gzip.compress(tar({"t/src/other/__init__.py": ""}), mtime=0),
+            "patch-outside-package",
+        ),
         (["tool/x.so"], "src", gzip.compress(tar({"t/src/tool/x.so": ""}), mtime=0), "patch-outside-package"),
         (FILES, "src", b"no archive", "archive-damaged"),
     ],
