@@ -23,6 +23,11 @@ def is_registry(text: str) -> bool:
     return found is not None and len(text) <= 255 and (found[1] is None or 0 < int(found[1]) < 65536)
 
 
+def is_host(first: str) -> bool:
+    """Whether the first part of a name is a registry for Docker: it has a dot, colon or bracket, or is localhost."""
+    return any(mark in first for mark in ".:[") or first.lower() == "localhost"
+
+
 def is_repository(text: str) -> bool:
     """Whether `text` is a repository's path, without its registry."""
     return len(text) <= 255 and _REPOSITORY.fullmatch(text) is not None
@@ -59,8 +64,7 @@ class Reference:
             raise _invalid(text, "oci:DIR is a folder, and a registry has this image")
         name, at, digest = text.partition("@")
         first, slash, rest = name.partition("/")
-        # Docker's rule: the first part is a registry when it has a dot, colon or bracket, or is localhost.
-        if slash and (any(mark in first for mark in ".:[") or first.lower() == "localhost"):
+        if slash and is_host(first):
             registry, name = first.lower(), rest
         else:
             registry = DOCKER_HUB

@@ -130,6 +130,7 @@ def _section(path: str, start: int, size: int) -> Iterator[bytes]:
 
 
 def _regular(path: str, flags: int) -> int:
+    """As `builder.regular`, which a stage of a rendered Dockerfile does not have."""
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
         if stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -14,6 +14,7 @@ from builder.cli.image.given import image_reference, refuse_ambiguous
 from builder.cli.request import asked
 from builder.digest import Digest, is_digest
 from builder.errors import BuilderError, InvalidError, UsageError
+from builder.model.reference import is_host
 from builder.oci.manifest import MANIFEST_LIMIT
 from builder.plan.bundle import LIMIT, read_bundle
 from builder.plan.diff import CommitOf, Contents, lock_contents, plan_contents
@@ -69,7 +70,7 @@ def find_operand(text: str, project: Project, store: Store) -> Operand:
 def refuse_registry(text: str) -> None:
     """Raises UsageError for the name of a revision that also names a registry: a stranger's clone brings any tags."""
     first, slash, _ = text.partition("/")
-    if slash and (any(mark in first for mark in ".:[") or first.lower() == "localhost"):
+    if slash and is_host(first):
         raise UsageError(
             "both a revision of the project and an image in a registry",
             id="revision-ambiguous",

@@ -123,8 +123,8 @@ def build(
         plans = [item.plan(project) for item in wanted]
     report_violations(project, plans, profile)
     if plan is not None:
-        given, source = given_plan(plan, store, trusted=trust_plan, offline=offline, source=request.mirror)
-        plans, request = [given], replace(request, mirror=source, named=Path(plan).exists())
+        given, source, own = given_plan(plan, store, trusted=trust_plan, offline=offline, source=request.mirror)
+        plans, request = [given], replace(request, mirror=source, named=own)
     output_of = _Output(json=json_, several=all_ or len(plans) > 1)
     failed: dict[str, BuilderError] = {}
     if all_:

@@ -26,8 +26,9 @@ from builder.verify.bundles import Bundle, bundle_of, inputs_source
 
 def given_plan(
     text: str, store: Store, *, trusted: bool, offline: bool, source: MirrorSource | None
-) -> tuple[Plan, MirrorSource | None]:
-    """The plan of `--plan FILE|REF`, and where its inputs are: `source`, else beside the image if they are there.
+) -> tuple[Plan, MirrorSource | None, bool]:
+    """The plan of `--plan FILE|REF`, where its inputs are (`source`, else beside the image if they are there), and
+    whether it is the user's own.
 
     A file is the user's own; the plan of an image is shown, and asked for. A file whose path is also the reference of
     an image is refused: it may be in the folder of a stranger. store, offline: for the base of a plan.
@@ -38,7 +39,7 @@ def given_plan(
     if path.exists():
         refuse_ambiguous(text)
         try:
-            return read_bundle(read_regular(path, LIMIT, follow=True), text), source
+            return read_bundle(read_regular(path, LIMIT, follow=True), text), source, True
         except OSError as error:
             raise UsageError(
                 f"cannot be read: {error.strerror}",
@@ -51,7 +52,7 @@ def given_plan(
     image = remote_image(reference, client)
     bundle, source = bundle_and_source(client, reference, image, store, offline=offline, source=source)
     ask_trust(bundle.plan, text, trusted=trusted)
-    return bundle.plan, source
+    return bundle.plan, source, False
 
 
 def refuse_ambiguous(text: str) -> None:

@@ -51,6 +51,11 @@ class Context:
         return {name: value for name, value in self.image.env.items() if f"{name}={value}" not in words}
 
     @property
+    def base_env(self) -> Mapping[str, str]:
+        """The variables of the base; none when they are not known."""
+        return variables_of(self.settings)
+
+    @property
     def own_fields(self) -> list[str]:
         """The fields of the settings with a value that is not the base's; as `own_env`."""
         if self.base and self.settings is None:
@@ -62,6 +67,12 @@ class Context:
     def path(self) -> list[str]:
         """The folders of PATH, as far as they are read."""
         return self.image.env.get("PATH", "").split(":", MOST_FOLDERS)[:MOST_FOLDERS]
+
+    @property
+    def program_folders(self) -> frozenset[str]:
+        """The folders that PATH leads to, as paths of the tree."""
+        tree = self.tree
+        return self.once("folders", lambda: frozenset(tree.resolve(each) for each in self.path if tree.exists(each)))
 
     def name(self, layer: int) -> str:
         """The name of a layer: the id under which it was built, else its number."""
@@ -76,6 +87,12 @@ class Context:
         """How many of our layers were not read."""
         absent = {blob.digest for blob in self.tree.absent}
         return sum(blob.digest in absent for blob in self.image.layers[self.base :])
+
+
+def variables_of(settings: Mapping[str, Any] | None) -> dict[str, str]:
+    """The variables in the `config` member of a configuration."""
+    words = (settings or {}).get("Env") or ()
+    return {name: value for name, _, value in (word.partition("=") for word in words)}
 
 
 def _no_files(image: OpenedImage, args: Mapping[str, Any]) -> Iterable[str]:

@@ -206,5 +206,5 @@ def _renewed(context: Context, path: str) -> bool:
         return False
     if ".so" in name:
         return other.startswith(name)
-    in_path = {context.tree.resolve(folder) for folder in context.path if context.tree.exists(folder)}
+    in_path = context.program_folders
     return other == name and posixpath.dirname(real) in in_path and posixpath.dirname(path) not in in_path

@@ -11,7 +11,7 @@ from typing import Any
 from builder.smoke.check import CheckFailed, CheckNotRun, CheckWarned, check_kind
 from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.scan import ScanOptions
-from builder.smoke.static.context import Context, Reads
+from builder.smoke.static.context import Context, Reads, variables_of
 from builder.smoke.static.libraries import LOADER_FILES, searched
 from builder.smoke.static.loader import Loader
 from builder.smoke.static.python import installed
@@ -36,7 +36,7 @@ def planned(context: Context, *, config: Mapping[str, Any], base: str | None = N
         bad += _fields("", have, config, ("config", "rootfs", "history"))
         bad += _fields("rootfs.", have.get("rootfs") or {}, config["rootfs"], ("diff_ids",))
         bad += _fields("", have.get("config") or {}, config["config"], _SETS)
-        bad += _fields("the variable ", _variables(have), _variables(config))
+        bad += _fields("the variable ", variables_of(have.get("config")), variables_of(config["config"]))
         if not bad and len(have["config"]["Env"]) != len(config["config"]["Env"]):
             bad.append("a variable is set twice")
         bad += _fields("the label ", context.image.settings.get("Labels") or {}, config["config"].get("Labels") or {})
@@ -88,11 +88,6 @@ def _fields(what: str, have: Mapping[str, Any], wanted: Mapping[str, Any], skip:
             yield f"{what}{name} is planned, but not set"
         else:
             yield f"{what}{name} is not as planned"
-
-
-def _variables(config: Mapping[str, Any]) -> dict[str, str]:
-    words = (config.get("config") or {}).get("Env") or ()
-    return {name: value for name, _, value in (word.partition("=") for word in words)}
 
 
 _PLACES = ("etc/", "usr/")
@@ -173,7 +168,7 @@ def _strange_files(context: Context) -> Iterator[str]:
     `imports` those in the folders of packages."""
     explained = {path for path in recorded(context) if path.startswith(_OF_WHEELS) and not _is_in_place(context, path)}
     explained |= {item.path for item in context.tree.covered if _is_renewed(context, item.path)}
-    in_path = {context.tree.resolve(folder) for folder in context.path if context.tree.exists(folder)}
+    in_path = context.program_folders
     below: set[str] = set()
     names = {*_OF_DRIVER}
     for layer in sorted(context.tree.layers, key=lambda layer: layer.number):
@@ -205,10 +200,9 @@ def _strange_files(context: Context) -> Iterator[str]:
 
 def _folders(context: Context) -> Iterator[str]:
     """The folders of PATH, LD_LIBRARY_PATH and ld.so.conf that are not a base's own."""
-    below = _variables({"config": context.settings or {}})
     for name in ("PATH", "LD_LIBRARY_PATH"):
         own = re.split("[:;]", context.own_env.get(name, ""))
-        yield from (folder for folder in own[:64] if folder not in re.split("[:;]", below.get(name, "")))
+        yield from (folder for folder in own[:64] if folder not in re.split("[:;]", context.base_env.get(name, "")))
     loader, paths = Loader(context.tree, {}), context.tree.match("etc/ld.so.conf.d/*.conf")
     own = [f"/{path}" for path in paths if context.is_ours(context.tree.entries[path].layer)]
     yield from (folder for path in own for folder in loader.named_in(path)) if context.base else loader.configured()
@@ -272,7 +266,7 @@ def _strange_settings(context: Context) -> Iterator[str]:
     gone = [
         name for name, value in base.items() if value and not settings.get(name) and name not in ("OnBuild", "Image")
     ]
-    gone += [f"the variable {name}" for name in _variables({"config": base}) if name not in context.image.env]
+    gone += [f"the variable {name}" for name in context.base_env if name not in context.image.env]
     yield from (f"{name[:100]}, which the base has and this image has not" for name in gone)
     where = str(settings.get("WorkingDir") or "/")
     if holds(where):

@@ -48,8 +48,7 @@ def loading_variables(context: Context) -> Iterator[str]:
     folders = own.get("LD_LIBRARY_PATH", "/").replace(";", ":").split(":")
     if len(folders) > MOST_FOLDERS:
         yield "too many folders in LD_LIBRARY_PATH"
-    words = (context.settings or {}).get("Env") or ()
-    of_base = next((word.partition("=")[2] for word in words if word.startswith("LD_LIBRARY_PATH=")), None)
+    of_base = context.base_env.get("LD_LIBRARY_PATH")
     below = () if of_base is None else of_base.replace(";", ":").split(":")
     for folder in folders[:MOST_FOLDERS]:
         if folder in below:
