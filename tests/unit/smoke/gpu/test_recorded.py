@@ -31,6 +31,13 @@ def test_a_warning_of_a_healthy_server_is_known_unless_it_is_about_the_cpu(versi
     assert scan_server_log("\n".join(recorded(version)["log"])) != [], "a build for CPUs warns"
 
 
+def test_a_warning_of_a_healthy_server_on_a_gpu_is_known() -> None:
+    """An H100, CUDA 13.0; the wheel of vLLM from the package index, the gpu tier's small model, all requests."""
+    log = (ROOT / "tests/golden/vllm/0.23.0-cuda.log").read_text("utf-8")
+    assert "Using FLASH_ATTN attention backend" in log
+    assert [each.line for each in scan_server_log(log)] == []
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_metric_that_the_documents_name_exists(version: str) -> None:
     names = set(counters(said(version, "metrics-after").text))
