@@ -128,11 +128,10 @@ def test_a_recipe_of_the_field_names_its_source_and_says_that_it_did_not_run_her
     recipe = PROJECT.recipe(name)
     assert any("Not run here" in note for note in recipe.notes)
     assert all(" at " in source for source in recipe.sources), "at a commit"
-    pinned = recipe.model.revision is not None
-    assert pinned or any("not pinned" in note for note in recipe.notes)
+    assert recipe.model.revision is not None
     assert recipe.speed is not None or any("No speed" in note or "no speed" in note for note in recipe.notes)
     config = recipe.serve.flags.get("speculative-config")
-    if pinned and isinstance(config, dict) and "model" in config:
+    if isinstance(config, dict) and "model" in config:
         assert f"{config['model']}@{config['revision']}" in recipe.run.downloads
 
 
