@@ -65,13 +65,16 @@ def require_status(status: int, output: str, wanted: int = 0) -> None:
         raise CheckFailed(f"exit status {status}{f', not {wanted}' if wanted else ''}" + (f": {tail}" if tail else ""))
 
 
-def output_is(output: str | None, matches: str | None, status: int = 0) -> Judge:
-    """A judge: the exit status is `status`, the output is exactly `output`, and the pattern `matches` is in it."""
+def output_is(output: str | None, matches: str | None, status: int = 0, *, whole: bool = True) -> Judge:
+    """A judge: the exit status is `status`, the output is `output`, and the pattern `matches` is in it.
+
+    whole: the output is exactly `output`; otherwise it ends with these lines.
+    """
 
     def judge(code: int, printed: str) -> str:
         require_status(code, printed, status)
         text = printed.strip()
-        if output is not None and text != output.strip():
+        if output is not None and text != output.strip() and (whole or not text.endswith(f"\n{output.strip()}")):
             raise CheckFailed(f"the output is {text[-500:]!r}, expected {output.strip()!r}")
         if matches is not None:
             found = compiled(matches).search(text)
