@@ -66,13 +66,15 @@ def _config(use: Use, scope: Scope, base: Base | None, locked: Locked) -> Planne
             *(scope.text(item.path) for item in layer.replacements if scope.holds(item.when)),
             *(f"{scope.base['site']}/{path}" for patch in locked.patches for path in _patched(patch)),
         ),
-        checks=tuple(_check(item, scope) for item in layer.checks if scope.holds(item.when)),
+        checks=tuple(_check(item, use, scope) for item in layer.checks if scope.holds(item.when)),
     )
 
 
-def _check(check: LayerCheck, scope: Scope) -> Check:
+def _check(check: LayerCheck, use: Use, scope: Scope) -> Check:
+    # A layer with a name or group may be used more than once, and each use has checks of its own.
+    suffix = use.id.removeprefix(use.source.definition.name)
     args = {name: scope.text(value) if isinstance(value, str) else value for name, value in check.args.items()}
-    return Check(id=check.id, tier=check.tier, kind=check.kind, args=args)
+    return Check(id=f"{check.id}{suffix}"[:64], tier=check.tier, kind=check.kind, args=args)
 
 
 def _patched(patch: LockedPatch) -> tuple[str, ...]:

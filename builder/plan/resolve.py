@@ -10,6 +10,7 @@ from pathlib import Path
 from builder.errors import InvalidError, UsageError
 from builder.model.base import Base
 from builder.model.canonical import canonical
+from builder.model.check import Check
 from builder.model.plan import Plan, PlannedLayer
 from builder.model.recipe import LayerUse, Recipe
 from builder.model.textfile import place_of
@@ -125,11 +126,26 @@ def resolve(
         entrypoint=entrypoint,
         command=command,
         labels=labels(recipe, chosen, layers, date, profile, project.choices.labels()),
-        checks=(*chosen.checks, *(check for layer in layers for check in layer.checks), *recipe.checks),
+        checks=_checks(chosen, layers, recipe),
         notes=notes(layers),
         compatible=recipe.compatible,
         glibc=chosen.glibc,
     )
+
+
+def _checks(base: Base, layers: Sequence[PlannedLayer], recipe: Recipe) -> tuple[Check, ...]:
+    """All checks. Raises InvalidError for two different ones with one id: a tier runs each id once."""
+    found: dict[str, Check] = {}
+    for check in (*base.checks, *(check for layer in layers for check in layer.checks), *recipe.checks):
+        if found.setdefault(check.id, check) != check:
+            raise InvalidError(
+                f"two checks have the id {check.id!r}",
+                id="check-id-twice",
+                where=f"recipes/{recipe.name}.yaml",
+                cause=f"base {base.name}, the layers and the recipe bring checks",
+                next="give the check of the recipe, or of your layer, another id",
+            )
+    return tuple(found.values())
 
 
 def _layers(
