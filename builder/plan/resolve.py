@@ -134,18 +134,22 @@ def resolve(
 
 
 def _checks(base: Base, layers: Sequence[PlannedLayer], recipe: Recipe) -> tuple[Check, ...]:
-    """All checks. Raises InvalidError for two different ones with one id: a tier runs each id once."""
+    """All checks: those of a layer replace those of the base with the same id, and those of the recipe replace both.
+
+    Raises InvalidError for different checks of two layers with one id: a tier runs each id once.
+    """
     found: dict[str, Check] = {}
-    for check in (*base.checks, *(check for layer in layers for check in layer.checks), *recipe.checks):
-        if found.setdefault(check.id, check) != check:
-            raise InvalidError(
-                f"two checks have the id {check.id!r}",
-                id="check-id-twice",
-                where=f"recipes/{recipe.name}.yaml",
-                cause=f"base {base.name}, the layers and the recipe bring checks",
-                next="give the check of the recipe, or of your layer, another id",
-            )
-    return tuple(found.values())
+    for layer in layers:
+        for check in layer.checks:
+            if found.setdefault(check.id, check) != check:
+                raise InvalidError(
+                    f"layer {layer.id} and a layer before it have different checks with the id {check.id!r}",
+                    id="check-id-twice",
+                    where=f"recipes/{recipe.name}.yaml",
+                    next="give one of the two checks another id",
+                )
+    below, above = ({check.id: check for check in checks} for checks in (base.checks, recipe.checks))
+    return tuple({**below, **found, **above}.values())
 
 
 def _layers(

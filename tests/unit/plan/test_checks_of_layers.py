@@ -31,13 +31,18 @@ def test_a_layer_that_is_used_twice_has_the_checks_of_both_uses(
     ]
 
 
-def test_two_checks_with_one_id_are_refused(make_project: Callable[..., Project], small: Sample) -> None:
-    check = {"id": "installed", "tier": "static", "kind": "distribution", "args": {"name": "alpha", "version": "1.0"}}
-    small.files[f"{LAYERS}/settings/layer.yaml"]["checks"] = [check]
-    small.files["recipes/tiny.yaml"]["checks"] = [check]
+def test_a_recipe_replaces_a_check_and_a_layer_that_of_another_does_not(
+    make_project: Callable[..., Project], small: Sample
+) -> None:
+    def check(name: str) -> dict[str, object]:
+        return {"id": "installed", "tier": "static", "kind": "distribution", "args": {"name": name, "version": "1.0"}}
+
+    for owner, name in ((f"{LAYERS}/settings/layer.yaml", "alpha"), ("recipes/tiny.yaml", "beta")):
+        small.files[owner]["checks"] = [check(name)]
     project = make_project(small.files)
-    assert [each.id for each in resolve(project, project.recipe("tiny")).checks].count("installed") == 1
-    small.files["recipes/tiny.yaml"]["checks"] = [{**check, "args": {"name": "beta", "version": "1.0"}}]
+    checks = resolve(project, project.recipe("tiny")).checks
+    assert [each.args["name"] for each in checks if each.id == "installed"] == ["beta"]
+    small.files[f"{LAYERS}/placed/layer.yaml"]["checks"] = [check("gamma")]
     project = make_project(small.files)
     with fails(InvalidError, "check-id-twice"):
         resolve(project, project.recipe("tiny"))
