@@ -24,7 +24,7 @@ from builder.smoke.image.scan import ScanOptions
 from builder.smoke.static.python import find_distributions, normal
 from builder.store.records import parse_layer, read_record
 from builder.store.store import Store
-from builder.verify.files import FileDifference, differing_entries
+from builder.verify.files import FileDifference, differing_beside, differing_entries
 from builder.verify.inventory import installed_packages
 
 _STATUS = re.compile(r"var/lib/dpkg/status\Z|var/lib/dpkg/status\.d/[^/]+\Z")
@@ -179,5 +179,6 @@ def _layer_fact(blob: LayerBlob) -> Fact:
 
 
 def differing_in(old: ReadImage, new: ReadImage) -> list[FileDifference]:
-    """The files in which two images differ, of the layers that were read."""
-    return list(differing_entries(old.entries, new.entries, ("the first", "the second")))
+    """The files in which two images differ, of the layers that were read, and those that these delete of others."""
+    files = differing_entries(old.entries, new.entries, ("the first", "the second"))
+    return [*files, *differing_beside(old.layers, new.layers)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -59,9 +59,16 @@ def differing_files(
 ) -> Iterator[FileDifference]:
     """Each path at which two layers differ, sorted by path. names: what the two are called."""
     yield from differing_entries(first.entries, second.entries, names)
-    for path in sorted((first.removed | first.opaque) ^ (second.removed | second.opaque)):
+    yield from differing_beside((first,), (second,))
+
+
+def differing_beside(first: Sequence[LayerIndex], second: Sequence[LayerIndex]) -> Iterator[FileDifference]:
+    """In what some layers differ from others besides their entries: deletions, and names of extended attributes."""
+    deleted = [{path for layer in side for path in (*layer.removed, *layer.opaque)} for side in (first, second)]
+    for path in sorted(deleted[0] ^ deleted[1]):
         yield FileDifference(path, ("deletes files of lower layers, in one of the two only",))
-    for path, name in sorted({*first.attributes} ^ {*second.attributes}):
+    named = [{pair for layer in side for pair in layer.attributes} for side in (first, second)]
+    for path, name in sorted(named[0] ^ named[1]):
         yield FileDifference(path, (f"extended attribute {name}",))
 
 

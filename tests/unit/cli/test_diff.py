@@ -135,6 +135,16 @@ def test_what_an_image_says_twice_or_beside_the_usual_is_no_secret(cli: Cli, tmp
     assert cli("diff", plain, plain).code == 0
 
 
+def test_what_a_layer_deletes_of_the_layers_that_both_images_have(cli: Cli, tmp_path: Path) -> None:
+    both = {"etc/passwd": b"root", "opt/tool": b"tool"}
+    marked = {**both, "opt/tool": Member(b"tool", pax=(("SCHILY.xattr.user.a", "1"),))}
+    one = layout(tmp_path / "one", [both, {"opt/extra": b"x"}])
+    two = layout(tmp_path / "two", [both, {"opt/extra": b"x", "etc/.wh.passwd": b""}, marked])
+    said = cli("diff", f"oci:{one}", f"oci:{two}", "--details")
+    assert "~ file etc/passwd: deletes files of lower layers, in one of the two only" in said.out.splitlines()
+    assert "~ file opt/tool: extended attribute user.a" in said.out.splitlines()
+
+
 def test_two_layers(cli: Cli, tmp_path: Path) -> None:
     paths = []
     for name, text in (("one", b"pid 17\n"), ("two", b"pid 18\n")):

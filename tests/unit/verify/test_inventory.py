@@ -88,6 +88,11 @@ def test_hostile_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         purls(tmp_path / "more", {"var/lib/dpkg/status": status("a", "b")})
 
 
+def test_more_packages_than_a_document_can_list_in_seconds_are_refused(tmp_path: Path) -> None:
+    with fails(InvalidError, "image-packages-too-many"):
+        purls(tmp_path, {"var/lib/dpkg/status": status(*(f"p{number}" for number in range(3001)))})
+
+
 def test_many_packages_share_one_large_file(tmp_path: Path) -> None:
     names = [f"p{number:05}" for number in range(1500)]
     text = (
