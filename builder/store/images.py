@@ -57,7 +57,7 @@ def stored_images(store: Store) -> list[StoredImage]:
 
 def read_image(path: Path) -> StoredImage | None:
     """The image of a record; None for a damaged one, and for one that another process removes meanwhile."""
-    with contextlib.suppress(OSError, KeyError, TypeError, AttributeError):
+    with contextlib.suppress(OSError, KeyError, TypeError, ValueError, AttributeError):
         data = read_record(path) or {}
         rows = {str(row["id"]): row for row in data["layers"]}
         if not is_digest(data["digest"]):

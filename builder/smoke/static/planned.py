@@ -137,8 +137,8 @@ _NAMES_CODE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _BETWEEN = re.compile(r"[=,;:@\"'{}()\[\]\s]+")
 _MOST_PIECES = 1000
 """Parts of the words of a command that may be paths."""
-_MOST_START = 256 << 10
-"""Bytes of a `.pth` file or of entry_points.txt."""
+_MOST_START, _MOST_STARTS = 256 << 10, 4 << 20
+"""Bytes of a `.pth` file or of entry_points.txt, and of all of them."""
 
 
 def _keeps(image: OpenedImage, args: Mapping[str, Any]) -> Sequence[str]:
@@ -229,12 +229,14 @@ def _strange_starts(context: Context) -> Iterator[str]:
     for path in recorded(context):
         if CUSTOMIZES.search(path):
             yield f"/{path}"
+    left = _MOST_STARTS
     own = {f"{where}/distutils-precedence.pth" for where, name, _, _ in installed(context) if name == "setuptools"}
     for path in (path for pattern in _STARTS for path in context.tree.match(pattern)):
         entry = context.tree.entries[path]
         if entry.kind != "file" or not context.is_ours(entry.layer) or entry.layer == 0:
             continue
-        data = context.tree.read(path, _MOST_START)
+        data = context.tree.read(path, min(_MOST_START, left))
+        left -= len(data)
         # As Python reads both.
         lines = data.decode("utf-8-sig", "replace").splitlines()
         if path.endswith(".pth"):

@@ -21,8 +21,8 @@ _METADATA = ("*-packages/*.dist-info/METADATA",)
 _PATHS = ("*-packages/*.pth",)
 _MOST_RECORD, _MOST_ROWS = 8 << 20, 400_000
 """Bytes of one RECORD (the longest of a known wheel has 2 MB), and lines of all RECORD files of an image."""
-_MOST_PATHS = 64 << 10
-"""Bytes of a `.pth` file."""
+_MOST_PATHS, _MOST_OF_ALL = 64 << 10, 512 << 10
+"""Bytes of a `.pth` file, and of all of them."""
 CUSTOMIZES = re.compile(r"(?:^|/)(?:site|user)customize(?:/__init__)?\.[^/]+$")
 """Modules that Python imports when it starts."""
 _MODULES = (".py", ".pyc", ".so")
@@ -181,6 +181,7 @@ def imports(context: Context) -> str:
 
 def _leading_out(context: Context) -> Iterator[str]:
     """The `.pth` files of ours that add a folder outside of their packages' folder, as an editable install does."""
+    left = _MOST_OF_ALL
     for path in sorted(path for pattern in _PATHS for path in context.tree.match(pattern)):
         entry, folder = context.tree.entries[path], posixpath.dirname(path)
         # Python reads those of the packages' folder itself.
@@ -189,6 +190,10 @@ def _leading_out(context: Context) -> Iterator[str]:
         if entry.kind != "file" or entry.size > _MOST_PATHS:
             yield f"/{path} is no small file"
             continue
+        left -= entry.size
+        if left < 0:
+            yield f"the .pth files have more than {_MOST_OF_ALL} bytes"
+            return
         for line in context.tree.read(path, _MOST_PATHS).decode("utf-8-sig", "replace").splitlines():
             added = posixpath.normpath(posixpath.join("/", folder, line.strip()))
             is_path = line.strip() and not line.startswith(("#", "import ", "import\t"))

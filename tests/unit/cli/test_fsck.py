@@ -98,3 +98,12 @@ def test_the_command(online: Cli) -> None:
     done = json.loads(online("fsck", "--repair", "--json").out)
     assert done["repaired"] and [item["problem"] for item in done["faults"]][1].endswith("is missing")
     assert online("fsck").code == 0
+
+
+def test_a_record_of_an_image_with_other_types_counts_as_absent(cli: Cli) -> None:
+    folder = cli.folder / "store" / "images"
+    folder.mkdir(parents=True)
+    layers = [{"id": "a", "key": "b", "params": "not a mapping"}]
+    record = {"recipe": "x", "base": "y", "digest": f"sha256:{'0' * 64}", "layers": layers}
+    (folder / "x.json").write_text(json.dumps(record))
+    assert cli("images").code == 0
