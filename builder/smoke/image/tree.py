@@ -33,11 +33,11 @@ from builder.smoke.image.scan import ScanOptions
 _WILDCARD = frozenset("*?[")
 _MOST_PASSES = 16
 """Files that are read although no check named them; each needs a second pass over its layer."""
-_STEP, _CHARACTER, _MATCH, _MERGE = 200, 10, 20, 100
+_STEP, _CHARACTER, _BYTE, _MATCH, _MERGE = 200, 10, 10, 20, 100
 _MOST_WORK = 2_000_000_000
 """Characters of paths that are looked at while links are followed; one step counts as _STEP, one character of a path
-that is taken apart as _CHARACTER, one path that is compared with a pattern as _MATCH, and an entry that is merged once
-more as _MERGE. The most takes seconds."""
+that is taken apart as _CHARACTER, one byte of a file that a check reads as _BYTE, one path that is compared with a
+pattern as _MATCH, and an entry that is merged once more as _MERGE. The most takes seconds."""
 LONGEST_PATH = 4096
 LONGEST_PATTERN = 1024
 """Characters; the time of fnmatch is quadratic in them."""
@@ -152,7 +152,7 @@ class ImageTree:
         """Count characters that are looked at. Raises InvalidError when they are too many."""
         self._work += amount
         if self._work > _MOST_WORK:
-            raise InvalidError("the links of the image take too long to follow", id="image-links-too-many")
+            raise InvalidError("the links or files of the image take too long to read", id="image-links-too-many")
 
     def stat(self, path: str) -> Entry:
         """The entry of a path, symlinks followed. Raises PathNotFound."""
@@ -223,6 +223,9 @@ class ImageTree:
         return layer.kept[entry.source].open("rb")
 
     def read(self, path: str, limit: int = 1 << 20) -> bytes:
-        """The beginning of a file, at most `limit` bytes. Raises PathNotFound."""
+        """The beginning of a file, at most `limit` bytes. Raises PathNotFound, and InvalidError for too many bytes."""
         with self.open(path) as file:
-            return file.read(limit)
+            data = file.read(limit)
+        # Many links may lead to one file.
+        self._worked(_BYTE * len(data))
+        return data

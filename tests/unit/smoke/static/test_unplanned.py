@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from builder.errors import InvalidError
 from builder.smoke.image.opened import open_image
 from builder.smoke.static.run import check_image
-from tests.support.images import SITE, Files, elf, folder, layout, link, program
+from tests.support.errors import fails
+from tests.support.images import SITE, Files, Member, elf, folder, layout, link, program
 from tests.unit.smoke.static.like_ours import CUDA, LIB, NCCL, PATH, ROOT, SCRIPT, found, wheel
 
 
@@ -151,6 +153,16 @@ def test_a_library_of_a_distribution_where_the_loader_looks(tmp_path: Path) -> N
 
 def test_a_folder_in_the_path_that_adds_one(tmp_path: Path) -> None:
     assert "/opt/src" in found(tmp_path, [ROOT, wheel({f"{SITE}/x.pth": b"\xef\xbb\xbf/opt/src\n"})])["imports"]
+
+
+@pytest.mark.parametrize("name", ["METADATA", "RECORD"])
+def test_many_links_to_one_large_file_are_refused(tmp_path: Path, name: str) -> None:
+    """100 kB took 16 s, and the time grew with the number of links."""
+    folders = [f"{SITE}/a{number}-1.dist-info" for number in range(4000 if name == "METADATA" else 30)]
+    files: dict[str, Member | bytes] = {f"{folder}/METADATA": b"" for folder in folders}
+    files |= {f"{folder}/{name}": link("/large") for folder in folders}
+    with fails(InvalidError, "image-links-too-many"):
+        found(tmp_path, [ROOT, {**files, "large": b"x: " + b"y" * 8_000_000}])
 
 
 def test_pth_files_have_a_limit_together(tmp_path: Path) -> None:
