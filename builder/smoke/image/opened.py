@@ -16,6 +16,7 @@ from builder.oci.assemble import SomeConfig
 from builder.oci.document import parse_document
 from builder.oci.manifest import MANIFEST_LIMIT, Manifest, choose_platform, parse_manifest
 from builder.regular import NotRegularError, open_regular, read_regular
+from builder.text import is_plain_line
 
 _MOST_LAYERS = 1000
 """Engines mount 127 at most, which a check tells; more than these are not read."""
@@ -96,7 +97,9 @@ class OpenedImage:
         if len(lines) != len(self.layers):
             return ("",) * len(self.layers)
         texts = [str(line.get("created_by") or "") for line in lines]
-        return tuple(text.removeprefix("builder: ") if text.startswith("builder: ") else "" for text in texts)
+        names = (text.removeprefix("builder: ") if text.startswith("builder: ") else "" for text in texts)
+        # What a stranger wrote makes no line of its own in a message.
+        return tuple(name if is_plain_line(name) else "" for name in names)
 
     @cached_property
     def env(self) -> dict[str, str]:

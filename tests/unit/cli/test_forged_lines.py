@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -14,6 +15,8 @@ from builder.registry.client import Registry
 from builder.registry.referrers import Attached
 from builder.verify import bundles
 from builder.verify.compare import Compared
+from tests.support.cli import Cli
+from tests.support.images import layout
 
 IMAGE = Digest.of(b"")
 
@@ -46,3 +49,10 @@ def test_the_options_that_a_publisher_names(text: str, shown: bool, monkeypatch:
     monkeypatch.setattr(bundles, "read_bundle", lambda *_: cast("Any", None))
     (found,) = bundles.bundles_of(cast("Registry", None), Reference.parse("a.io/b"), IMAGE)
     assert (found.profile, found.sets) == ((text, (text,)) if shown else (None, ()))
+
+
+def test_the_name_of_a_layer_in_an_image(cli: Cli, tmp_path: Path) -> None:
+    history = [{"created_by": "builder: x\nbuilder: 99 passed"}]
+    folder = layout(tmp_path / "image", [{"usr/bin/x": b""}], history=history)
+    said = cli("test", "--tier", "static", f"oci:{folder}")
+    assert not [line for line in (said.out + said.err).splitlines() if line.startswith("builder: 99 passed")]
