@@ -5,6 +5,7 @@ No other module compares versions as text or splits them into numbers.
 
 from __future__ import annotations
 
+import math
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,10 @@ from packaging.version import Version
 
 if TYPE_CHECKING:
     import semver
+    from packaging.tags import Tag
 
+_LONGEST_NAME, _MOST_TAGS = 255, 100
+"""Characters of a file's name, which no file system exceeds, and tags that a wheel's name stands for."""
 _NUMBERS = re.compile(r"(?<![\w.])v?(\d{1,18})\.(\d{1,18})(?:\.(\d{1,18}))?")
 
 
@@ -76,6 +80,23 @@ def is_version(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def wheel_name(file: str) -> tuple[str, Version, tuple[Any, ...], frozenset[Tag]] | None:
+    """Name, version, build and tags in the name of a wheel's file; None for any other name.
+
+    A name of 6 KB can stand for 64 million tags: one for each interpreter, ABI and platform in it.
+    """
+    tags = math.prod(part.count(".") + 1 for part in file.split("-")[-3:])
+    if len(file) > _LONGEST_NAME or tags > _MOST_TAGS:
+        return None
+    # Imported here: no plan and no listing needs it.
+    from packaging.utils import parse_wheel_filename
+
+    try:
+        return parse_wheel_filename(file)
+    except ValueError:  # InvalidWheelFilename, or a number that is too long
+        return None
 
 
 def python_release(text: str) -> tuple[int, ...]:

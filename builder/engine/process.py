@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import selectors
 import signal
 import subprocess
@@ -18,6 +19,10 @@ from typing import IO
 from builder.engine.interface import Log
 from builder.errors import Cancelled
 
+GIT_MEMORY = 400 << 20
+"""Bytes for git on a stranger's repository: 17 kB of deltas are a file of gigabytes."""
+GIT_STREAMS = ("-c", "core.bigFileThreshold=16m", "-c", "pack.threads=1")
+"""Options with which git reads large files of honest repositories within that."""
 PATIENCE = 0.7
 """Seconds that a process has to end after SIGTERM: `builder` itself ends within two."""
 _LONGEST = 1 << 20
@@ -155,11 +160,13 @@ def output(
     folder: Path | None = None,
     cancel: Event | None = None,
     own_session: bool = True,
+    memory: int | None = None,
 ) -> Captured:
     """Run a short process to its end, and return what it printed: `limit` bytes at most.
 
     timeout: in seconds. env: all of its variables; None: those of this process. own_session: its children end with it,
-    but it has no terminal to ask its user. Returns when the process has ended; a child of it may keep the output open.
+    but it has no terminal to ask its user. memory: bytes that it, and each of its children, may have. Returns when the
+    process has ended; a child of it may keep the output open.
     Raises OSError, TimeoutExpired, OutputTooLongError, and Cancelled when `cancel` is set; the process is then ended.
     """
     end = time.monotonic() + timeout
@@ -170,6 +177,7 @@ def output(
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
     printed = {process.stdout: bytearray(), process.stderr: bytearray()}
     try:
+        _limit(process, memory)
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(stdin)
             process.stdin.close()
@@ -204,6 +212,12 @@ def output(
         for stream in (process.stdin, *printed):
             with contextlib.suppress(OSError):
                 stream.close()
+
+
+def _limit(process: subprocess.Popen[bytes], memory: int | None) -> None:
+    if memory is not None:
+        with contextlib.suppress(ProcessLookupError):
+            resource.prlimit(process.pid, resource.RLIMIT_DATA, (memory, memory))
 
 
 def capture(argv: Sequence[str], *, timeout: float = 10.0) -> tuple[int, str]:

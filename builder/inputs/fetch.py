@@ -27,7 +27,7 @@ LONGEST_WAIT = 60.0
 """Seconds; the limit of a wait that a mirror asks for."""
 _PATIENCE = 0.7
 """Seconds in which transfers end after an error or a cancellation."""
-_PAGE, _PAGE_SECONDS, _PIECE = 64 << 20, 300.0, 1 << 16
+_PAGE, _PAGE_SECONDS, _PIECE = 16 << 20, 300.0, 1 << 16
 """Bytes and seconds of a page of a package index; bytes of one read."""
 
 

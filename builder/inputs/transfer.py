@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 CHUNK = 1 << 20
 TIMEOUT = (10.0, 30.0)
 """Seconds to connect, and seconds between two reads."""
+_LIMIT = 2 << 30
+"""Bytes; a larger file that is not locked yet is refused."""
 
 
 class Reason(Enum):
@@ -150,6 +153,25 @@ class Download:
         self._writer.abandon()
         self._resumed = False
         self._writer = self._store.writer()
+
+
+def save(session: requests.Session, address: str, path: Path) -> tuple[str, int]:
+    """Write a file that no lock knows yet to `path`; returns its sha256 and its size. Raises TransferError."""
+    seen, size = hashlib.sha256(), 0
+    headers = {"Accept-Encoding": "identity"}
+    with transfer_errors(), session.get(address, stream=True, headers=headers, timeout=TIMEOUT) as got:
+        check_status(got)
+        with path.open("wb") as file:
+            for chunk in got.raw.stream(CHUNK, decode_content=False):
+                size += len(chunk)
+                if size > _LIMIT:
+                    raise TransferError(Reason.WRONG, f"has more than {_LIMIT} bytes")
+                seen.update(chunk)
+                file.write(chunk)
+        length = got.headers.get("Content-Length", "")
+        if length.isdigit() and int(length) != size:
+            raise TransferError(Reason.TRANSIENT, f"the connection broke after {size} of {length} bytes")
+    return seen.hexdigest(), size
 
 
 def check_size(size: int, wanted: Input) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from builder.errors import InvalidError
-from builder.knowledge.pysource import Sources, class_fields, constant_keys, moved_error
+from builder.knowledge.pysource import Sources, constant_keys, moved_error
 from builder.knowledge.table import FlagKind, Table
 
 _ARGS = "vllm/engine/arg_utils.py"
@@ -23,7 +23,7 @@ def extract(version: str, sdist: Path) -> Table:
     sources = Sources.from_sdist(sdist)
     try:
         return read(version, sources, hashlib.sha256(sdist.read_bytes()).hexdigest())
-    except (ValueError, LookupError, RecursionError) as error:
+    except (ValueError, LookupError, RecursionError, SyntaxError, MemoryError) as error:
         # The file is not trusted: its contents can raise any of these.
         cause = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
         raise InvalidError(
@@ -77,7 +77,7 @@ def _frontend_flags(sources: Sources) -> Iterator[Found]:
         yield "omni", "switch", ()
     for node in sources.tree(path).body:
         if isinstance(node, ast.ClassDef) and node.name in ("BaseFrontendArgs", "FrontendArgs"):
-            for name, field in class_fields(node).items():
+            for name, field in sources.fields(node).items():
                 yield _from_hint(sources, path, name.replace("_", "-"), field.annotation)
         if isinstance(node, ast.FunctionDef) and node.name == "make_arg_parser":
             yield from _arguments(sources, path, node)
@@ -133,7 +133,7 @@ def _argument(
         found = next((item for item in known if item is not None), None)
         where = sources.find(path, found[0]) if found else None
         if found and where and isinstance(where[1], ast.ClassDef):
-            field = class_fields(where[1]).get(found[1])
+            field = sources.fields(where[1]).get(found[1])
             return _from_hint(sources, where[0], name, field.annotation if field else None)
     return name, "value", ()
 
@@ -188,7 +188,7 @@ def _json_keys(sources: Sources) -> dict[str, tuple[str, ...]]:
         where = sources.find(path, name)
         if where is None or not isinstance(where[1], ast.ClassDef):
             raise moved_error(f"no class {name}", where=path)
-        found[flag] = tuple(sorted(key for key in class_fields(where[1]) if not key.startswith("_")))
+        found[flag] = tuple(sorted(key for key in sources.fields(where[1]) if not key.startswith("_")))
     return found
 
 
@@ -209,7 +209,7 @@ def _libraries(sources: Sources) -> dict[str, str]:
     text = sources.text("requirements/cuda.txt") + sources.text("requirements/common.txt")
     found = {}
     for name in (*_LIBRARIES, "transformers"):
-        if match := re.search(rf"(?m)^{re.escape(name)}(?:\[[^]]*\])?\s*([=<>!~][^#;\n]*)", text):
+        if match := re.search(rf"(?m)^{re.escape(name)}(?:\[[^]\n]*\])?\s*([=<>!~][^#;\n]*)", text):
             found[name] = "".join(match[1].split())
     if "torch" not in found:
         raise moved_error("no torch", where="requirements/cuda.txt")

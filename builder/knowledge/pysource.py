@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import zlib
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,9 +14,12 @@ from builder.unpack.bounds import RATIO, Budget, Unpacked
 from builder.unpack.entry import UnpackError
 from builder.unpack.tar import Archive
 
-_FILE_LIMIT = 16 << 20
+_FILE_LIMIT = 2 << 20
 _ARCHIVE_LIMIT = 2 << 30
 """Bytes of one file that is read, and of all files, unpacked: vLLM's largest is 1 MB, all are 200 MB."""
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+_MOST_TOKENS = 600_000
+"""Words and other characters of all files that are parsed: a node of a tree takes 600 bytes. vLLM's have 200,000."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,9 @@ class Sources:
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
         self._trees: dict[str, ast.Module] = {}
+        self._tokens = _MOST_TOKENS
+        self._names: dict[str, tuple[dict[str, ast.stmt], dict[str, str]]] = {}
+        self._fields: dict[ast.ClassDef, dict[str, ast.AnnAssign]] = {}
         self._hints: dict[tuple[str, str, int], Hint] = {}
 
     @classmethod
@@ -91,8 +98,12 @@ class Sources:
     def tree(self, path: str) -> ast.Module:
         """A file's syntax tree."""
         if path not in self._trees:
+            text = self.text(path)
+            self._tokens -= sum(1 for _ in _TOKEN.finditer(text))
+            if self._tokens < 0:
+                raise InvalidError("too many of its files are read", id="sdist-code-too-long", where=path)
             try:
-                self._trees[path] = ast.parse(self.text(path))
+                self._trees[path] = ast.parse(text)
             except SyntaxError as error:
                 where = f"{path}:{error.lineno or 1}"
                 raise _syntax_error(error.msg, where) from error
@@ -112,17 +123,38 @@ class Sources:
         """
         if depth > 8:
             return None
-        imported: str | None = None
-        for node in ast.walk(self.tree(path)):
-            if isinstance(node, ast.ClassDef) and node.name == name:
-                return path, node
-            if name in _assigned(node):
-                assert isinstance(node, ast.stmt)
-                if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id == "Any"):
-                    return path, node
-            if isinstance(node, ast.ImportFrom) and node.module and name in {a.asname or a.name for a in node.names}:
-                imported = self.module(node.module) or imported
-        return self.find(imported, name, depth + 1) if imported is not None and imported != path else None
+        defined, imported = self._names_in(path)
+        if name in defined:
+            return path, defined[name]
+        other = imported.get(name, path)
+        return self.find(other, name, depth + 1) if other != path else None
+
+    def fields(self, node: ast.ClassDef) -> dict[str, ast.AnnAssign]:
+        """The annotated fields of a class body, in order."""
+        if node not in self._fields:
+            self._fields[node] = {
+                item.target.id: item
+                for item in node.body
+                if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+            }
+        return self._fields[node]
+
+    def _names_in(self, path: str) -> tuple[dict[str, ast.stmt], dict[str, str]]:
+        """The first definition of each name in a module, and the module that each other name is imported from."""
+        if path not in self._names:
+            defined: dict[str, ast.stmt] = {}
+            imported: dict[str, str] = {}
+            for node in ast.walk(self.tree(path)):
+                if isinstance(node, ast.ClassDef):
+                    defined.setdefault(node.name, node)
+                elif isinstance(node, ast.Assign | ast.AnnAssign):
+                    if not (isinstance(node, ast.Assign) and getattr(node.value, "id", "") == "Any"):
+                        for name in _assigned(node):
+                            defined.setdefault(name, node)
+                elif isinstance(node, ast.ImportFrom) and node.module and (module := self.module(node.module)):
+                    imported |= {item.asname or item.name: module for item in node.names}
+            self._names[path] = (defined, imported)
+        return self._names[path]
 
     def hint(self, path: str, node: ast.expr | None, depth: int = 0) -> Hint:  # noqa: PLR0911
         """The hint of the annotation `node` in module `path`, with the names in it resolved."""
@@ -192,15 +224,6 @@ def _is_wanted(name: str) -> bool:
 def enum_names(node: ast.ClassDef) -> tuple[str, ...]:
     """The members of an Enum class."""
     return tuple(name for item in node.body for name in _assigned(item) if not name.startswith("_"))
-
-
-def class_fields(node: ast.ClassDef) -> dict[str, ast.AnnAssign]:
-    """The annotated fields of a class body, in order."""
-    return {
-        item.target.id: item
-        for item in node.body
-        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
-    }
 
 
 def constant_keys(node: ast.stmt) -> tuple[str, ...]:

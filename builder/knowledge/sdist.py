@@ -8,8 +8,11 @@ from pathlib import Path
 
 from builder.atomic import write_file
 from builder.errors import InvalidError, NetworkError, PinError, UsageError
+from builder.inputs.fetch import new_session
 from builder.inputs.hosts import wheel_indexes
+from builder.inputs.index import project_files
 from builder.inputs.mirrors import redact
+from builder.inputs.transfer import TransferError, save
 from builder.knowledge.extract import dump, extract
 from builder.knowledge.table import Table, folders, load_table, read_table
 from builder.store.blobs import hash_of
@@ -23,38 +26,37 @@ def fetch_sdist(version: str, folder: Path, expected: str | None = None) -> Path
     expected: its sha256; without it, the hash that the index lists. Nothing is built or executed. Raises PinError,
     NetworkError.
     """
-    import requests
-    from pypi_simple import DigestMismatchError, NoSuchProjectError, PyPISimple
-
     path = folder / f"vllm-{version}.tar.gz"
     if expected and _is(path, expected):
         return path
     index = wheel_indexes()[0]
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with PyPISimple(index) as client:
-            packages = client.get_project_page("vllm").packages
+        with new_session() as session:
+            packages = project_files(session, index, "vllm")
             found = next((p for p in packages if p.package_type == "sdist" and p.version == version), None)
             if found is None:
                 what = f"the package index has no source distribution of vllm {version}"
                 raise PinError(what, id="vllm-sdist-missing", where=redact(index), next=_EXAMPLE)
-            digest = (found.digests or {}).get("sha256", "")
+            digest = (found.digests or {}).get("sha256")
             if expected and digest != expected:
-                raise PinError(
-                    f"{found.filename} is not the file that the option table was read from",
-                    id="vllm-sdist-changed",
-                    where=redact(index),
-                )
-            if not _is(path, digest):
+                raise _changed("is not the file that the option table was read from", index)
+            if digest is None or not _is(path, digest):
                 folder.mkdir(parents=True, exist_ok=True)
-                client.download_package(found, part, verify=True)
+                seen, _ = save(session, found.url, part)
+                if digest is not None and seen != digest:
+                    raise _changed("is not the file that the package index lists", index)
                 part.replace(path)
-    except (requests.RequestException, DigestMismatchError, NoSuchProjectError) as error:
-        what = f"cannot fetch vllm {version}: {type(error).__name__}"
-        raise NetworkError(what, id="vllm-sdist-unreachable", where=redact(index)) from error
+    except TransferError as error:
+        what = f"cannot fetch vllm {version}"
+        raise NetworkError(what, id="vllm-sdist-unreachable", where=redact(index), cause=error.detail) from error
     finally:
         part.unlink(missing_ok=True)
     return path
+
+
+def _changed(what: str, index: str) -> PinError:
+    return PinError(f"the source distribution of vllm {what}", id="vllm-sdist-changed", where=redact(index))
 
 
 def _is(path: Path, sha256: str) -> bool:

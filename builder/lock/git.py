@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from builder.engine.process import Captured, OutputTooLongError, output
+from builder.engine.process import GIT_MEMORY, GIT_STREAMS, Captured, OutputTooLongError, output
 from builder.errors import InvalidError, NetworkError, PinError, UsageError
 from builder.inputs.mirrors import redact, without_logins
 from builder.unpack.bounds import Budget, Unpacked
@@ -71,7 +71,8 @@ def _git(folder: Path, cancel: Event, *arguments: str) -> Captured:
     environ = {name: value for name, value in os.environ.items() if name not in LOCAL_VARIABLES}
     environ |= {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:
-        return output(["git", f"--git-dir={folder}", *arguments], env=environ, timeout=_SECONDS, cancel=cancel)
+        command = ["git", *GIT_STREAMS, f"--git-dir={folder}", *arguments]
+        return output(command, env=environ, timeout=_SECONDS, cancel=cancel, memory=GIT_MEMORY)
     except FileNotFoundError:
         raise UsageError("the command git is missing", id="git-missing", next="install the package git") from None
     except subprocess.TimeoutExpired:

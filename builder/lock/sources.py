@@ -4,7 +4,6 @@ distribution of a project in a package index."""
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ from builder.inputs.candidates import Hosts, candidates, file_address, machine_h
 from builder.inputs.fetch import new_session
 from builder.inputs.index import project_files
 from builder.inputs.mirrors import redact
-from builder.inputs.transfer import CHUNK, TIMEOUT, Reason, TransferError, check_status, transfer_errors
+from builder.inputs.transfer import Reason, TransferError, save
 from builder.lock.findings import Change
 from builder.lock.freshness import UNREQUESTED, SourceKey, archive_name, stale_sources
 from builder.lock.git import read_tag, tree_of_archive
@@ -32,9 +31,6 @@ from builder.parallel import each
 if TYPE_CHECKING:
     import requests
     from pypi_simple import DistributionPackage
-
-_LIMIT = 2 << 30
-"""Bytes; a larger archive is refused."""
 
 
 @dataclass(frozen=True)
@@ -179,21 +175,7 @@ def _answers(item: Input, hosts: Hosts, path: Path) -> list[Answer]:
 
 
 def _download(session: requests.Session, address: str, path: Path) -> Answer:
-    seen, size = hashlib.sha256(), 0
-    headers = {"Accept-Encoding": "identity"}
-    with transfer_errors(), session.get(address, stream=True, headers=headers, timeout=TIMEOUT) as got:
-        check_status(got)
-        with path.open("wb") as file:
-            for chunk in got.raw.stream(CHUNK, decode_content=False):
-                size += len(chunk)
-                if size > _LIMIT:
-                    raise TransferError(Reason.WRONG, f"has more than {_LIMIT} bytes")
-                seen.update(chunk)
-                file.write(chunk)
-        length = got.headers.get("Content-Length", "")
-        if length.isdigit() and int(length) != size:
-            raise TransferError(Reason.TRANSIENT, f"the connection broke after {size} of {length} bytes")
-    return Answer(address, seen.hexdigest(), size)
+    return Answer(address, *save(session, address, path))
 
 
 def requested_sources(requests: LockRequests, names: Sequence[str]) -> list[SourceKey]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 from packaging.tags import Tag, compatible_tags, cpython_tags
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 from pydantic import ValidationError
 from uv import find_uv_bin
@@ -28,7 +28,7 @@ from builder.inputs.transfer import TIMEOUT, TransferError, check_status, transf
 from builder.jsontext import first_problem
 from builder.model.lock import Wheel, WheelRequest
 from builder.parallel import every
-from builder.versions import python_release
+from builder.versions import python_release, wheel_name
 
 if TYPE_CHECKING:
     import requests
@@ -157,10 +157,9 @@ def best_wheel(files: Iterable[str], version: Version, tags: Sequence[Tag]) -> s
     rank = {tag: place for place, tag in enumerate(tags)}
     best: tuple[int, Any, str] | None = None
     for file in files:
-        try:
-            _, found, build, supported = parse_wheel_filename(file)
-        except ValueError:  # InvalidWheelFilename, or a number that is too long
+        if (parts := wheel_name(file)) is None:
             continue
+        _, found, build, supported = parts
         places = [rank[tag] for tag in supported if tag in rank]
         if found != version or not places:
             continue

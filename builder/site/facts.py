@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-
 from builder.digest import Digest
 from builder.plan.diff import Change, Contents, Fact, Kind, differences, options, variables
 from builder.plan.imageconfig import VLLM_LABEL
 from builder.smoke.report import Report
+from builder.versions import wheel_name
 
 TIERS = {"static": "without running it", "cpu": "run on a CPU", "gpu": "run on a Spark"}
 State = Literal["yes", "no", "unknown"]
@@ -147,11 +146,8 @@ def package_of(file: str) -> Package | None:
     if found := re.fullmatch(r"([a-z0-9][a-z0-9.+-]*)_([^_/]+)_[a-z0-9]+\.deb", file):
         return Package("debian", found[1], found[2].replace("%3a", ":"))
     if file.endswith(".whl"):
-        try:
-            name, version, *_ = parse_wheel_filename(file)
-        except InvalidWheelFilename:
-            return None
-        return Package("python", name, str(version))
+        parts = wheel_name(file)
+        return Package("python", parts[0], str(parts[1])) if parts else None
     if found := re.fullmatch(r"([\w.+-]+?)-v?(\d[\w.+-]*)\.(?:tar\.\w+|tgz|zip)", file):
         return Package("source", found[1], found[2])
     return None

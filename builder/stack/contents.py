@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import lzma
 import re
+import struct
 import zipfile
 import zlib
 from collections import defaultdict
@@ -29,7 +31,7 @@ _BUILD_ONLY = ("build_backend.py", "conftest.py", "setup.py")
 """Files that nothing imports once a wheel is built; some wheels contain theirs by mistake."""
 _METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
 _LONGEST_METADATA = 1 << 20
-_BROKEN = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError)
+_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, ValueError, EOFError, OSError, RuntimeError)
 _TEXTS = re.compile(r"(licen[cs]e|copying|notice|readme|authors|changelog)[^/]*", re.IGNORECASE)
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.tags import Tag
-from packaging.utils import canonicalize_name, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from builder.errors import NetworkError, PinError
 from builder.inputs.fetch import new_session
@@ -21,7 +21,7 @@ from builder.inputs.transfer import TransferError
 from builder.lock.wheels import best_wheel
 from builder.model.lock import Override
 from builder.parallel import every
-from builder.versions import python_version
+from builder.versions import python_version, wheel_name
 
 if TYPE_CHECKING:
     from pypi_simple import DistributionPackage
@@ -72,16 +72,16 @@ def overrides_for(release: Release, requires: Sequence[str], index: str) -> tupl
     for text in requires:
         try:
             requirement = Requirement(text)
-        except InvalidRequirement:
+            bounds = list(requirement.specifier)
+            if requirement.marker is None and [bound.operator for bound in bounds] == [">="]:
+                wanted.append((requirement.name, Version(bounds[0].version)))
+        except (ValueError, RecursionError):  # InvalidRequirement, a number that is too long, too many brackets
             continue
-        bounds = list(requirement.specifier)
-        if requirement.marker is None and [bound.operator for bound in bounds] == [">="]:
-            wanted.append((requirement.name, bounds[0].version))
     found = every(lambda pair: _override(release, pair[0], pair[1], index), wanted, 8)
     return tuple(override for override in found if override is not None)
 
 
-def _override(release: Release, name: str, bound: str, index: str) -> Override | None:
+def _override(release: Release, name: str, bound: Version, index: str) -> Override | None:
     until = release.until()
     limit = datetime.fromisoformat(until) if until else None
     files = [
@@ -91,7 +91,7 @@ def _override(release: Release, name: str, bound: str, index: str) -> Override |
     ]
     versions = sorted({version for package in files if (version := _version(package)) and not version.is_prerelease})
     pure = any(package.filename.endswith("-none-any.whl") for package in files)
-    if not versions or versions[-1] >= Version(bound) or not pure:
+    if not versions or versions[-1] >= bound or not pure:
         return None
     return Override(
         requirement=name,
@@ -120,12 +120,10 @@ def _is_version(package: DistributionPackage, version: str) -> bool:
 def _version(package: DistributionPackage) -> Version | None:
     try:
         return Version(package.version or "")
-    except InvalidVersion:
+    except ValueError:  # InvalidVersion, or a number that is too long
         return None
 
 
 def _fits(package: DistributionPackage, tags: Sequence[Tag]) -> bool:
-    try:
-        return bool(parse_wheel_filename(package.filename)[3] & set(tags))
-    except ValueError:
-        return False
+    parts = wheel_name(package.filename)
+    return parts is not None and not parts[3].isdisjoint(tags)

@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.engine.process import Captured, OutputTooLongError, output
+from builder.engine.process import GIT_MEMORY, GIT_STREAMS, Captured, OutputTooLongError, output
 from builder.errors import InvalidError, NetworkError, PinError, UsageError
 from builder.folders import search_path
 from builder.inputs.mirrors import redact, without_logins
@@ -104,7 +104,8 @@ def _git(arguments: list[str], where: str) -> Captured:
     environ = {name: value for name, value in os.environ.items() if name not in LOCAL_VARIABLES}
     environ |= {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": _PROTOCOLS, "LC_ALL": "C"}
     try:
-        return output(["prlimit", f"--fsize={_LARGEST}", "git", *arguments], env=environ, timeout=_SECONDS)
+        command = ["prlimit", f"--fsize={_LARGEST}", "git", *GIT_STREAMS, *arguments]
+        return output(command, env=environ, timeout=_SECONDS, memory=GIT_MEMORY)
     except FileNotFoundError:
         raise UsageError(
             "the command git or prlimit is missing",

@@ -10,7 +10,7 @@ from functools import cache, partial
 
 from packaging.metadata import parse_email
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 
 from builder.model.inputs import Input
 from builder.model.plan import Plan
@@ -20,7 +20,7 @@ from builder.unpack.debs import read_control
 from builder.unpack.entry import UnpackError
 from builder.unpack.wheels import read_metadata
 from builder.verify.hybrid import Change, packages, python_of
-from builder.versions import debian_version
+from builder.versions import debian_version, wheel_name
 
 Key = tuple[str, str]
 """The kind of a package, deb or wheel, and its name."""
@@ -214,11 +214,8 @@ def _ties(good: Plan, bad: Plan, by_key: Mapping[Key, Change]) -> Iterator[tuple
 
 
 def _is_compiled(wheel: Input) -> bool:
-    try:
-        tags = parse_wheel_filename(wheel.file)[3]
-    except InvalidWheelFilename:
-        return True
-    return any(tag.interpreter.startswith("cp") and tag.abi != "abi3" for tag in tags)
+    parts = wheel_name(wheel.file)
+    return parts is None or any(tag.interpreter.startswith("cp") and tag.abi != "abi3" for tag in parts[3])
 
 
 def _closure(change: Change, edges: Mapping[Change, Iterable[Change]]) -> frozenset[Change]:
