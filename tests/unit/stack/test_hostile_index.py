@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import requests
 from packaging.version import Version
 
 from builder.errors import InvalidError, NetworkError, PinError
@@ -23,7 +22,7 @@ from builder.stack.release import Release, find_release, overrides_for
 from tests.support.errors import fails
 from tests.support.http_server import Server, body, serving
 from tests.support.limits import ends
-from tests.support.pyindex import Index
+from tests.support.wheels import wheel
 from tests.unit.knowledge.test_tables import sdist
 from tests.unit.stack.test_contents import wheel_of
 
@@ -75,7 +74,7 @@ def test_an_sdist_is_compared_with_the_hash_of_the_index_if_there_is_one(server:
 @pytest.mark.parametrize("text", [b"<a " * 60_000, b"<!--" * 60_000, b'<a b="' * 60_000, b"<b>" * 60_000])
 def test_broken_tags_are_read_in_time(server: Server, text: bytes) -> None:
     """180 kB took minutes."""
-    index = page(server, text + b'<a href="/f" data-requires-python=">=3.8">vllm-1.tar.gz</a>', "text/html")
+    index = page(server, text, "text/html")
     with new_session() as session:
         ends(lambda: project_files(session, index, "vllm"))
 
@@ -128,23 +127,19 @@ def test_a_requirement_that_cannot_be_read_asks_for_nothing(server: Server, requ
 @pytest.mark.parametrize(("flags", "method"), [(1, 0), (0, 12), (0, 14)])
 def test_a_table_that_cannot_be_read_requires_nothing(server: Server, flags: int, method: int) -> None:
     """Encrypted, and stored content that is said to be of bzip2 or LZMA."""
-    index = Index(server)
-    index.add("a", "1", "b>=1")
-    entry = index.files["a"][0]
-    path = str(entry["url"])
-    data = bytearray(_served(server, path))
+    data = bytearray(wheel("a", {}, requires=["b>=1"]))
     place = data.find(b"PK\x01\x02")
     while place >= 0:
         data[place + 8] |= flags
         data[place + 10] = method or data[place + 10]
+        local = int.from_bytes(data[place + 42 : place + 46], "little")
+        data[local + 6] |= flags
+        data[local + 8] = method or data[local + 8]
         place = data.find(b"PK\x01\x02", place + 4)
-    server.answers[path] = [body(bytes(data))]
-    entry["hashes"] = {}
-    assert read_requires(wheel_of(bytes(data)), index.address) == ()
-
-
-def _served(server: Server, path: str) -> bytes:
-    return requests.get(server.address + path, timeout=5).content
+    server.on("/f", body(bytes(data)))
+    entry = {"filename": "a-1-py3-none-any.whl", "url": "/f", "hashes": {}}
+    server.on("/simple/a/", body(listing(entry), content_type=_JSON))
+    assert read_requires(wheel_of(bytes(data)), f"{server.address}/simple") == ()
 
 
 def test_an_annotation_that_is_no_expression(tmp_path: Path) -> None:
