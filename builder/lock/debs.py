@@ -25,6 +25,8 @@ KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _SECONDS = 900
 _LONGEST = 64 << 20
 """Bytes of the descriptions of all packages of a request."""
+_MEMORY = 1 << 30
+"""Bytes that apt may have; Debian's lists take a tenth of it."""
 
 _CONFIG = """\
 Dir::Etc "{folder}/etc";
@@ -188,7 +190,7 @@ def _deb(name: str, fields: dict[str, str]) -> Deb:
 def _apt(folder: Path, *command: str) -> Captured:
     environ = {**os.environ, "APT_CONFIG": str(folder / "apt.conf"), "LC_ALL": "C"}
     try:
-        return output(command, env=environ, timeout=_SECONDS, limit=_LONGEST)
+        return output(command, env=environ, timeout=_SECONDS, limit=_LONGEST, memory=_MEMORY)
     except FileNotFoundError:
         raise UsageError(
             f"{command[0]} is missing", id="apt-missing", next="lock Debian packages on Debian or Ubuntu"

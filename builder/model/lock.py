@@ -29,8 +29,8 @@ Requirement = Annotated[str, Field(pattern=r"^[A-Za-z0-9][^\x00-\x1f\x7f@/$\\]*$
 uv replaces ${NAME} in an address by a variable of this machine, and sends it there.
 """
 
-AptName = Annotated[str, Field(pattern=r"^[A-Za-z0-9?~(][^\x00-\x1f\x7f]*$", max_length=4096)]
-"""A package or pattern for apt; it cannot be an option."""
+AptName = Annotated[str, Field(pattern=r"^[A-Za-z0-9?~(][^\x00-\x1f\x7f\\{]*$", max_length=4096)]
+"""A package or pattern for apt; it cannot be an option, nor repeat by number or refer back: 50 bytes took gigabytes."""
 
 Architecture = Literal["amd64", "arm64"]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from builder.errors import NetworkError, PinError, UsageError
 from builder.inputs import hosts
@@ -199,3 +200,9 @@ def test_the_real_archive_resolves() -> None:
         pytest.skip("this machine knows no mirror")
     debs = resolve_debs(request("libc-bin"), hosts.deb_roots())
     assert {"libc6", "libc-bin"} <= {deb.package for deb in debs}
+
+
+@pytest.mark.parametrize("package", ['?name("(((a{1,200}){1,200}){1,200})")', '?name("(a*)\\\\1")', "-o", "a\nb"])
+def test_a_pattern_that_takes_gigabytes_is_no_request(package: str) -> None:
+    with pytest.raises(ValidationError):
+        request("?essential", package)
