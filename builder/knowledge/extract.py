@@ -5,14 +5,15 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from builder.errors import InvalidError
 from builder.knowledge.pysource import Sources, constant_keys, moved_error
 from builder.knowledge.table import FlagKind, Table
 
-_ARGS = "vllm/engine/arg_utils.py"
+_ARGS, _PARSER = "vllm/engine/arg_utils.py", "vllm/utils/argparse_utils.py"
+_INVERSE = {"enable": "disable", "disable": "enable"}
 _SPECULATIVE = "vllm/config/speculative.py"
 _W8A8 = "vllm/model_executor/layers/quantization/utils/w8a8_utils.py"
 _LIBRARIES = ("torch", "flashinfer-python", "fastsafetensors", "instanttensor", "ray", "nvidia-cudnn-frontend")
@@ -39,6 +40,7 @@ def read(version: str, sources: Sources, sha256: str) -> Table:
         flags[name] = kind
         if allowed:
             choices[name] = allowed
+    flags = {**_inverses(sources, flags), **flags}
     choices |= _registries(sources)
     for flag in ("moe-backend", "attention-backend", "kv-cache-dtype", "load-format"):
         if flag not in choices or flag not in flags:
@@ -81,6 +83,14 @@ def _frontend_flags(sources: Sources) -> Iterator[Found]:
                 yield _from_hint(sources, path, name.replace("_", "-"), field.annotation)
         if isinstance(node, ast.FunctionDef) and node.name == "make_arg_parser":
             yield from _arguments(sources, path, node)
+
+
+def _inverses(sources: Sources, flags: Mapping[str, FlagKind]) -> dict[str, FlagKind]:
+    """What vLLM's parser adds to toggles from 0.33 on: `--disable-x` to `--enable-x`, and the other way round."""
+    if b"class EnableDisableAction(" not in sources.files.get(_PARSER, b""):
+        return {}
+    toggles = [name.partition("-") for name, kind in flags.items() if kind == "toggle"]
+    return {f"{_INVERSE[verb]}-{rest}": "switch" for verb, _, rest in toggles if verb in _INVERSE}
 
 
 def _arguments(sources: Sources, path: str, function: ast.FunctionDef) -> Iterator[Found]:

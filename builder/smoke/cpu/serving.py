@@ -9,21 +9,17 @@ from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.cpu.execution import Execution, Judge
 
 PROGRAM = r'''
-import contextlib, dataclasses, importlib, importlib.util, io, typing
+import contextlib, dataclasses, importlib, importlib.util, io, re, typing
 
 
 def cli_args():
-    """The module of vLLM's serving options: another one from 0.29 on."""
-    names = ("vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args")
-    found = next(name for name in names if _is_there(name))
-    return importlib.import_module(found)
-
-
-def _is_there(name):
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
+    """The module of vLLM's serving options, which `vllm serve` imports: releases have it in different places."""
+    folder = importlib.util.find_spec("vllm.entrypoints").submodule_search_locations[0]
+    with open(f"{folder}/cli/serve.py", encoding="utf-8") as file:
+        found = re.search(r"^from (vllm(?:\.\w+)+\.cli_args) import ", file.read(), re.MULTILINE)
+    if not found:
+        raise ImportError(f"{folder}/cli/serve.py imports no module cli_args")
+    return importlib.import_module(found[1])
 
 
 def make_parser():

@@ -225,3 +225,9 @@ def test_an_extended_header_of_gigabytes_is_not_read(tmp_path: Path) -> None:
             Sources.from_sdist(tmp_path / "x.tar.gz")
 
     ends(work, memory=300 << 20)
+
+
+def test_toggles_have_an_inverse_from_0_33_on() -> None:
+    known = {version: load_table(version) for version in ("0.32.0", "0.33.0")}
+    has = {version: table.has_flag("disable-log-outputs") for version, table in known.items() if table}
+    assert has == {"0.32.0": False, "0.33.0": True}
