@@ -6,6 +6,7 @@ import io
 import tarfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -95,3 +96,16 @@ def contents(data: bytes) -> dict[str, bytes]:
     """The regular files of an uncompressed archive."""
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         return {info.name: archive.extractfile(info).read() for info in archive if info.isreg()}  # type: ignore[union-attr]
+
+
+def sdist(path: Path, members: dict[str, bytes | None]) -> Path:
+    """A source distribution with these files; None is a link to /etc/passwd."""
+    with tarfile.open(path / "x.tar.gz", "w:gz", compresslevel=1) as made:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            if data is None:
+                info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            else:
+                info.size = len(data)
+            made.addfile(info, io.BytesIO(data) if data is not None else None)
+    return path / "x.tar.gz"

@@ -8,6 +8,8 @@ import io
 import zipfile
 from collections.abc import Mapping, Sequence
 
+from builder.model.lock import Wheel
+
 
 def wheel_name(name: str, version: str = "1.0") -> str:
     """The file name of a pure wheel."""
@@ -62,3 +64,9 @@ def archive(files: Mapping[str, bytes], modes: Mapping[str, int] | None = None) 
 def record_hash(data: bytes) -> str:
     """A hash as RECORD spells it."""
     return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def wheel_of(data: bytes, name: str = "a", size: int | None = None) -> Wheel:
+    """The lock's entry of a wheel with these bytes."""
+    sha256 = hashlib.sha256(data).hexdigest()
+    return Wheel(name=name, version="1", file=f"{name}-1-py3-none-any.whl", sha256=sha256, size=size or len(data))

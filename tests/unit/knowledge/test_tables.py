@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import gzip
 import hashlib
-import io
 import tarfile
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from tests.support.cache import SDISTS
 from tests.support.errors import fails
 from tests.support.limits import ends
 from tests.support.nightly import nightly_but
+from tests.support.tars import sdist
 
 _OTHERS = {"0.20.1", "0.22.0", "0.25.0", "0.25.1", "0.26.0", "0.27.0", "0.28.0", "0.29.0", "0.30.0", "0.32.0"}
 FACTS = tuple(version for version in versions() if version not in _OTHERS)
@@ -129,19 +129,6 @@ def test_a_file_that_moved_is_an_error_not_an_empty_table(tmp_path: Path) -> Non
         Sources.from_sdist(broken)
     with pytest.raises(InvalidError):
         Sources({}).text("vllm/envs.py")
-
-
-def sdist(path: Path, members: dict[str, bytes | None]) -> Path:
-    """A source distribution with these files; None is a link to /etc/passwd."""
-    with tarfile.open(path / "x.tar.gz", "w:gz", compresslevel=1) as made:
-        for name, data in members.items():
-            info = tarfile.TarInfo(name)
-            if data is None:
-                info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
-            else:
-                info.size = len(data)
-            made.addfile(info, io.BytesIO(data) if data is not None else None)
-    return path / "x.tar.gz"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from builder.model.lock import Wheel
 from builder.stack.contents import Contents, foreign_modules, overlap, read_contents, read_requires
 from tests.support.http_server import serving, status
 from tests.support.pyindex import Index
-from tests.support.wheels import archive
+from tests.support.wheels import archive, wheel_of
 
 
 def held(name: str, **files: int) -> Contents:
@@ -46,11 +46,6 @@ def test_other_files_of_several_wheels_are_shared() -> None:
 )
 def test_modules_for_another_python(files: list[str], foreign: list[str]) -> None:
     assert foreign_modules(Contents("v", dict.fromkeys(files, (0, 0))), "3.13") == foreign
-
-
-def wheel_of(data: bytes, name: str = "a", size: int | None = None) -> Wheel:
-    sha256 = hashlib.sha256(data).hexdigest()
-    return Wheel(name=name, version="1", file=f"{name}-1-py3-none-any.whl", sha256=sha256, size=size or len(data))
 
 
 def test_tables_are_read_without_the_files() -> None:

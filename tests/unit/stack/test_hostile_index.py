@@ -22,9 +22,8 @@ from builder.stack.release import Release, find_release, overrides_for
 from tests.support.errors import fails
 from tests.support.http_server import Server, body, serving
 from tests.support.limits import ends
-from tests.support.wheels import wheel
-from tests.unit.knowledge.test_tables import sdist
-from tests.unit.stack.test_contents import wheel_of
+from tests.support.tars import sdist
+from tests.support.wheels import wheel, wheel_of
 
 _JSON = "application/vnd.pypi.simple.v1+json"
 _FILE = "vllm-0.32.0-cp38-abi3-manylinux_2_31_aarch64.whl"
