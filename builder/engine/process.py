@@ -19,10 +19,6 @@ from typing import IO
 from builder.engine.interface import Log
 from builder.errors import Cancelled
 
-GIT_MEMORY = 400 << 20
-"""Bytes for git on a stranger's repository: 17 kB of deltas are a file of gigabytes."""
-GIT_STREAMS = ("-c", "core.bigFileThreshold=16m", "-c", "pack.threads=1")
-"""Options with which git reads large files of honest repositories within that."""
 PATIENCE = 0.7
 """Seconds that a process has to end after SIGTERM: `builder` itself ends within two."""
 _LONGEST = 1 << 20

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import subprocess
 import tarfile
@@ -13,7 +12,8 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from builder.engine.process import GIT_MEMORY, GIT_STREAMS, Captured, OutputTooLongError, output
+from builder.engine.git import run_git
+from builder.engine.process import Captured, OutputTooLongError
 from builder.errors import InvalidError, NetworkError, PinError, UsageError
 from builder.inputs.mirrors import redact, without_logins
 from builder.unpack.bounds import Budget, Unpacked
@@ -22,18 +22,6 @@ from builder.unpack.tar import Archive
 
 _SECONDS = 900
 _DEPTH = 200
-LOCAL_VARIABLES = (
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_INDEX_FILE",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_COMMON_DIR",
-    "GIT_NAMESPACE",
-    "GIT_PREFIX",
-)
-"""Variables that a surrounding git (a hook) sets for its own repository."""
-
 _GONE = (
     "couldn't find remote ref",
     "not our ref",
@@ -68,11 +56,8 @@ def read_tag(address: str, tag: str, folder: Path, cancel: Event) -> tuple[str, 
 
 
 def _git(folder: Path, cancel: Event, *arguments: str) -> Captured:
-    environ = {name: value for name, value in os.environ.items() if name not in LOCAL_VARIABLES}
-    environ |= {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:
-        command = ["git", *GIT_STREAMS, f"--git-dir={folder}", *arguments]
-        return output(command, env=environ, timeout=_SECONDS, cancel=cancel, memory=GIT_MEMORY)
+        return run_git([f"--git-dir={folder}", *arguments], timeout=_SECONDS, cancel=cancel)
     except FileNotFoundError:
         raise UsageError("the command git is missing", id="git-missing", next="install the package git") from None
     except subprocess.TimeoutExpired:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.engine.process import GIT_MEMORY, GIT_STREAMS, Captured, OutputTooLongError, output
+from builder.engine.git import run_git
+from builder.engine.process import Captured, OutputTooLongError
 from builder.errors import InvalidError, NetworkError, PinError, UsageError
 from builder.folders import search_path
 from builder.inputs.mirrors import redact, without_logins
-from builder.lock.git import LOCAL_VARIABLES
 from builder.project import Project
 from builder.verify.revision import Revision, files_at, revision_of, write_files
 
@@ -101,11 +100,9 @@ def _fetch(address: str, commit: str, folder: Path) -> None:
 
 
 def _git(arguments: list[str], where: str) -> Captured:
-    environ = {name: value for name, value in os.environ.items() if name not in LOCAL_VARIABLES}
-    environ |= {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": _PROTOCOLS, "LC_ALL": "C"}
+    before, environ = ("prlimit", f"--fsize={_LARGEST}"), {"GIT_ALLOW_PROTOCOL": _PROTOCOLS}
     try:
-        command = ["prlimit", f"--fsize={_LARGEST}", "git", *GIT_STREAMS, *arguments]
-        return output(command, env=environ, timeout=_SECONDS, memory=GIT_MEMORY)
+        return run_git(arguments, timeout=_SECONDS, before=before, environ=environ)
     except FileNotFoundError:
         raise UsageError(
             "the command git or prlimit is missing",

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.engine.process import GIT_MEMORY, output
+from builder.engine.git import MEMORY
+from builder.engine.process import output
 from builder.errors import InvalidError
 from builder.folders import FILE
 from builder.regular import read_regular
@@ -138,7 +139,7 @@ def _git_bytes(folder: Path, *arguments: str) -> bytes | None:
     }
     command = ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-C", str(folder), *arguments]
     try:
-        done = output(command, env=clean, timeout=_SECONDS, limit=_LARGEST, memory=GIT_MEMORY)
+        done = output(command, env=clean, timeout=_SECONDS, limit=_LARGEST, memory=MEMORY)
         return done.out if done.status == 0 else None
     except (OSError, subprocess.SubprocessError):
         return None

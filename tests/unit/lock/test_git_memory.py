@@ -11,6 +11,7 @@ from threading import Event
 
 import pytest
 
+from builder.engine import git as program
 from builder.errors import NetworkError
 from builder.lock import git
 from builder.verify import checkout
@@ -55,21 +56,20 @@ def repository(folder: Path, pieces: int) -> str:
 
 def test_deltas_take_no_more_memory_than_git_may_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """17 kB took 1.5 GB, and could take any number."""
-    assert git.GIT_MEMORY == checkout.GIT_MEMORY == 400 << 20
+    assert program.MEMORY == 400 << 20
     commit = repository(tmp_path / "served", pieces=8)
-    for number, module in enumerate((git, checkout)):
-        monkeypatch.setattr(module, "GIT_MEMORY", 100 << 20)
+    monkeypatch.setattr(program, "MEMORY", 100 << 20)
+    for number in range(2):
         with fails(NetworkError, ("git-tag-unreadable", "project-not-fetched")[number]) as failed:
             if number:
                 checkout.project_of(f"file://{tmp_path}/served@{commit}", tmp_path)
             else:
                 git.read_tag(f"file://{tmp_path}/served", "v1", tmp_path / "git", Event())
         assert "Out of memory" in failed.value.cause
-        monkeypatch.undo()
 
 
 def test_a_large_file_without_deltas_is_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(git, "GIT_MEMORY", 60 << 20)
+    monkeypatch.setattr(program, "MEMORY", 60 << 20)
     origin = tmp_path / "origin"
     for words in (["init", "-q", str(origin)], ["-C", str(origin), "add", "."]):
         (origin / "a").write_bytes(bytes(100 << 20)) if words[0] == "-C" else None
