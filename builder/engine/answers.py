@@ -46,14 +46,21 @@ UnixHTTPConnection.response_class = CheckedResponse
 
 
 def bound(api: Any) -> None:
-    """Let a client of the SDK read answers within bounds."""
+    """Let a client of the SDK read answers within bounds, and send no login of ~/.netrc."""
     api.hooks["response"].append(bounded)
+    api.auth = lambda request: request
     # A small answer that is compressed may unpack to gigabytes.
     api.headers["Accept-Encoding"] = "identity"
 
 
 def bounded(response: requests.Response, *_: Any, **options: Any) -> None:
-    """A hook of requests: reads an answer that is no stream, within a bound. Raises DockerException."""
+    """A hook of requests: reads an answer that is no stream, within a bound. Raises DockerException.
+
+    A redirect is refused: requests would read all of its body, and look into ~/.netrc again.
+    """
+    if response.is_redirect:
+        response.close()
+        raise docker.errors.DockerException("it redirects to another address")
     if options.get("stream") and response.status_code < 400:
         return
     data = bytearray()

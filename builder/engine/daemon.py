@@ -20,6 +20,7 @@ from docker.models.containers import Container
 from docker.types import LogConfig
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
+from builder.digest import Digest
 from builder.engine.answers import agreed, bound, causes, follow, refused
 from builder.engine.containers import ContainerState, ListedContainer
 from builder.engine.dockercontext import client_settings
@@ -82,14 +83,14 @@ class Daemon:
         with self._errors("ask for its settings"):
             return dict(self._docker.info())
 
-    def image_id(self, name: str) -> str | None:
+    def image_id(self, name: str) -> Digest | None:
         """The id of an image; None when the daemon has none of that name.
 
         With the containerd image store it is the digest of the manifest, with a graph driver (overlay2) the digest of
         the config.
         """
         with self._errors(f"inspect the image {name}"), contextlib.suppress(docker.errors.NotFound):
-            return str(self._api.inspect_image(name)["Id"])
+            return Digest(str(self._api.inspect_image(name)["Id"]))
         return None
 
     def image_names(self) -> frozenset[str]:

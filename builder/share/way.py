@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -136,7 +137,7 @@ class Via:
             "ports": list(PORTS),
         }
         answer = self._ask(f"{json.dumps(Path(relay.__file__).read_text('utf-8'))}\n{json.dumps(asked)}")
-        if not (answer.isdigit() and 0 < int(answer[:6]) < 65536):
+        if not (re.fullmatch(rb"[0-9]{1,5}", answer) and 0 < int(answer) < 65536):
             self._stop()
             raise EngineError(
                 "the relay does not start", id="deploy-relay-failed", where=self.host, cause=tunnel.printed
@@ -169,7 +170,8 @@ class Via:
             answer = self._ask("count") if self._tunnel is not None else b""
         try:
             counted = parse_json(answer)[user]
-            return {digest: int(counted[digest]) for digest in self._sizes if digest in counted}
+            found = {digest: counted[digest] for digest in self._sizes if digest in counted}
+            return {digest: count for digest, count in found.items() if type(count) is int and 0 <= count < 1 << 50}
         except (KeyError, TypeError, ValueError):
             return {}
 

@@ -64,6 +64,7 @@ class _Handler(BaseHTTPRequestHandler):
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
         body = self.body()
         self.server.daemon.calls.append(f"{method} {path}")
+        self.server.daemon.logins += self.headers.get_all("Authorization", [])
         for verb, pattern, route in _ROUTES:
             found = re.fullmatch(pattern, path)
             if verb == method and found:

@@ -67,6 +67,8 @@ def succeed(container: FakeContainer) -> int:
 class DockerDaemon:
     """images: id by name. containers: all that were created, in order. calls: method and path of each request.
 
+    logins: the Authorization header of each request that had one.
+
     said: messages of a load or pull before the last; by default a few. load_problem, pull_problem: the error in the
     middle of the stream of messages; empty when there is none. cut: end that stream without its end, as a daemon does
     that stops. refuse: why a container does not start; empty when it does.
@@ -79,6 +81,7 @@ class DockerDaemon:
     images: dict[str, str] = field(default_factory=dict)
     containers: list[FakeContainer] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
+    logins: list[str] = field(default_factory=list)
     loaded: dict[str, bytes] = field(default_factory=dict)
     load_problem: str = ""
     pull_problem: str = ""

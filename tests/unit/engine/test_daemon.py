@@ -131,6 +131,16 @@ class TestUnusable:
 
 
 class TestImages:
+    def test_logins_of_netrc_are_not_sent(
+        self, fake: DockerDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """requests would send that of localhost, or the default one, to the daemon behind ssh."""
+        (tmp_path / "netrc").write_text("machine localhost login me password x\ndefault login me password y\n")
+        monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+        with Daemon() as daemon:
+            daemon.pull(PULLED, login={"username": "a", "password": "b"})
+        assert fake.calls and not fake.logins
+
     def test_an_id_or_none(self, fake: DockerDaemon) -> None:
         with Daemon() as daemon:
             assert daemon.image_id("app:1") == "sha256:" + "1" * 64

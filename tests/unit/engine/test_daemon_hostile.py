@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import sys
 import threading
@@ -147,6 +148,31 @@ def test_a_version_of_another_form(body: bytes, hostile: Callable[..., str]) -> 
     assert caught.value.id in REFUSED
 
 
+def test_a_name_that_is_no_id_makes_no_line_of_a_message(hostile: Callable[..., str]) -> None:
+    body = whole(json.dumps({"Id": "x\n  next:  sh evil"}).encode())
+    with Daemon(hostile(b"/images/x/json", lambda: body)) as daemon, fails(EngineError, "docker-refused") as caught:
+        daemon.image_id("x")
+    assert "evil" not in str(caught.value)
+
+
+def redirects() -> Pieces:
+    yield b"HTTP/1.1 307 There\r\nLocation: /x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    for _ in range(100):
+        yield b"%x\r\n%b\r\n" % (1 << 20, bytes(1 << 20))
+    yield b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize("path", ACTS, ids=bytes.decode)
+def test_the_body_of_a_redirect_is_not_read(path: bytes, hostile: Callable[..., str]) -> None:
+    tracemalloc.start()
+    try:
+        with Daemon(hostile(path, redirects)) as daemon, fails(EngineError, "docker-refused"):
+            ACTS[path](daemon)
+        assert tracemalloc.get_traced_memory()[1] < 40 << 20
+    finally:
+        tracemalloc.stop()
+
+
 def ssh(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     (folder / "bin").mkdir()
     program = folder / "bin" / "ssh"
@@ -246,3 +272,32 @@ def test_a_relay_that_does_not_answer_holds_up_no_signal(
             time.sleep(0.05)
         time.sleep(0.5)
         raise KeyboardInterrupt
+
+
+ANSWERS = {
+    "port": ("0" * 5 + "80" + "0" * 6000, "{}"),
+    "no port": ("-1", "{}"),
+    "infinite": ("5050", '{"0": {DIGEST: 1e999}}'),
+    "large": ("5050", '{"0": {DIGEST: 1%s}}' % ("0" * 400)),
+    "negative": ("5050", '{"0": {DIGEST: -1}}'),
+    "list": ("5050", "[]"),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_relay_with_odd_answers(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    port, counts = (text.replace("DIGEST", f'"{Digest.of(b"{}")}"') for text in ANSWERS[name])
+    (tmp_path / "port").write_text(port + "\n")
+    (tmp_path / "counts").write_text(counts + "\n")
+    script = f"echo ready; read a; read b; cat {tmp_path}/port; while read c; do cat {tmp_path}/counts; done"
+    ssh(tmp_path, monkeypatch, script)
+    monkeypatch.setattr(way, "_BEAT", 60.0)
+    store = Store(tmp_path / "store")
+    parcel = Parcel("x", store.put(image_manifest()), Digest.of(b"{}"), frozenset(), "linux/arm64", None)
+    with limit(20), way.Via("spark", ["spark"], parcel, store) as via:
+        if port == "5050":
+            with via.way("spark") as found:
+                assert found.moved() == {}
+        else:
+            with fails(EngineError, "deploy-relay-failed"), via.way("spark"):
+                pass
