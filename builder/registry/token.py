@@ -20,12 +20,15 @@ Scopes = tuple[str, ...]
 
 _HOST = re.compile(r"[a-z0-9_.:-]+")
 _TOKEN_LIMIT = 1 << 20
+_LONGEST = 1 << 14
+"""Characters of a WWW-Authenticate header that are read: requests joins up to a hundred headers of 64 KiB."""
 _PART = re.compile(r"""[\s,]*([A-Za-z0-9!#$%&'*+.^_`|~-]+)(?:\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*)))?""")
 
 
 def parse_challenges(header: str) -> dict[str, dict[str, str]]:
     """A WWW-Authenticate header as {scheme: {parameter: value}}, names in lower case."""
     found: dict[str, dict[str, str]] = {}
+    header = header[:_LONGEST]
     scheme, position = "", 0
     while part := _PART.match(header, position):
         position = part.end()
