@@ -11,7 +11,7 @@ from builder.attest.keys import PublicKey, SigningKey
 from builder.attest.policy import RebuiltRule
 from builder.attest.statement import LAYER
 from builder.cache.blobs import put_empty, put_layer, take_layer
-from builder.cache.entry import key_manifest, predicate
+from builder.cache.entry import STATEMENT, key_manifest, predicate
 from builder.cache.verdict import Found, sort_out
 from builder.digest import Digest
 from builder.engine.interface import host_architecture
@@ -30,8 +30,6 @@ from builder.store.store import Store
 
 _AT_ONCE = 4
 """Layers that are moved at the same time."""
-_STATEMENT = 1 << 16
-"""Bytes of a signed statement about a layer, at most; it has about two thousand."""
 _FRESH = 30
 """Days after which a layer that is built again is signed again."""
 
@@ -79,7 +77,7 @@ class LayerCache:
 
         def ask(layer: PlannedLayer) -> Found:
             about = Digest.of(key_manifest(layer.key))
-            said = signed_statements(self.asking, self.place, about, self.keys, _STATEMENT, strangers=True)
+            said = signed_statements(self.asking, self.place, about, self.keys, STATEMENT, strangers=True)
             return sort_out(layer.key, said, self.rule, now, f"layer {layer.id} in {self.name}")
 
         try:
@@ -155,7 +153,7 @@ class LayerCache:
     def _publish(self, store: Store, layer: PlannedLayer, record: LayerRecord, key: SigningKey) -> bool:
         manifest = key_manifest(layer.key)
         rule = RebuiltRule(keys=(key.name,), days=_FRESH)
-        said = signed_statements(self.client, self.place, Digest.of(manifest), [key.public], _STATEMENT)
+        said = signed_statements(self.client, self.place, Digest.of(manifest), [key.public], STATEMENT)
         own = sort_out(layer.key, said, rule, datetime.now(UTC), f"layer {layer.id} in {self.name}")
         own.compare(record, f"layer {layer.id} in {self.name}")
         if own.entries:

@@ -16,12 +16,16 @@ from builder.model.common import Sha256
 from builder.oci.format import MEDIA_TYPES
 from builder.oci.manifest import OCI_MANIFEST
 from builder.store.records import LayerRecord
+from builder.text import one_line
 
 KEY_TYPE = "application/vnd.builder.layer-key.v1"
 """The artifact that stands for a layer key; statements and layers are attached to it."""
 LAYER_TYPE = "application/vnd.builder.layer.v1"
 LISTING_TYPE = "application/vnd.builder.layer.listing.v1"
 RECEIPT_TYPE = "application/vnd.builder.layer.receipt.v1+json"
+STATEMENT = 1 << 13
+"""Bytes of a signed statement about a layer, at most; it has about three thousand. Strangers' are kept while it is
+built."""
 EMPTY = b"{}"
 _CONFIG = {"mediaType": "application/vnd.oci.empty.v1+json", "digest": Digest.of(EMPTY), "size": len(EMPTY)}
 
@@ -81,7 +85,7 @@ class Entry:
     @property
     def said(self) -> str:
         """Who built what and when, for messages."""
-        time = str(self.statement.predicate.get("finishedOn"))[:20]
+        time = one_line(str(self.statement.predicate.get("finishedOn"))[:20])
         return f"{self.builder or 'an unknown key'} built {self.layer.digest} ({time})"
 
 

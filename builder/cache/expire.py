@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from builder.attest.envelope import MEDIA_TYPE
-from builder.cache.entry import LAYER_TYPE, Entry, key_manifest, read_entry
+from builder.cache.entry import LAYER_TYPE, STATEMENT, Entry, key_manifest, read_entry
 from builder.digest import Digest
 from builder.errors import NetworkError, PinError
 from builder.model.reference import Reference
@@ -18,8 +18,6 @@ from builder.registry.referrers import attached
 from builder.registry.signed import signed_statements
 
 _AT_ONCE = 8
-_STATEMENT = 1 << 16
-"""Bytes of a signed statement about a layer, at most."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ def _time(kept: Kept) -> datetime:
 def _entry(client: Registry, place: Reference, key: str) -> Kept:
     about = Digest.of(key_manifest(key))
     entries: list[Entry] = []
-    for said in signed_statements(client, place, about, (), _STATEMENT, strangers=True):
+    for said in signed_statements(client, place, about, (), STATEMENT, strangers=True):
         if said.statement is not None:
             try:
                 entries.append(read_entry(said.statement, key, "", said.artifact))
