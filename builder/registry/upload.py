@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 RESUMABLE = 16 << 20
 """Bytes from which a blob can go on where it stopped; a smaller one is sent in one request."""
+_PROGRESS = 1 << 20
+"""Bytes; an upload that has grown by so many has all attempts again."""
 _RANGE = re.compile(r"(?:bytes=)?0-([0-9]{1,18})")
 
 
@@ -80,7 +82,7 @@ class _Upload:
         self._place = place
         self._what = f"{target.repository}@{digest}"
         self._url = place.url
-        self._sent = 0
+        self._sent = self._most = 0
         self._in_parts = size >= RESUMABLE
         self._is_known = self._url is None
         """Whether `sent` is what the registry has."""
@@ -89,12 +91,12 @@ class _Upload:
         policy = self._session.transport.retry_policy
         budget = policy.budget()
         while True:
-            before = self._sent
             try:
                 if not self._is_known:
                     self._ask()
-                    if self._sent > before:
-                        budget = policy.budget()
+                    # More than ever: a registry may forget an upload again and again.
+                    if self._sent >= self._most + _PROGRESS:
+                        budget, self._most = policy.budget(), self._sent
                 resumed = self._sent > 0
                 response = self._send()
             except OtherSourceError:

@@ -20,6 +20,8 @@ from builder.registry.auth import Credentials
 from builder.registry.client import Registry
 from builder.registry.config import RegistriesConfig
 from builder.retry import RetryPolicy
+from tests.support.hostile import limit
+from tests.support.http_registry import Answer, serving
 from tests.support.project import ROOT
 from tests.support.registry import running
 from tests.support.strict_registry import StrictRegistry, strict_registry
@@ -135,3 +137,14 @@ def test_a_registry_that_cannot_go_on(tmp_path: Path, monkeypatch: pytest.Monkey
         client = Registry(config=RegistriesConfig(), credentials=Credentials())
         assert b"".join(client.blob(Reference(host, "team/app"), DIGEST, len(BLOB))) == BLOB
     assert left(tmp_path) == []
+
+
+def test_a_registry_that_forgets_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has always got a few bytes, and has then forgotten the upload."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    place = {"Location": "/v2/team/app/blobs/uploads/1"}
+    with serving() as server, limit(30), pytest.raises(NetworkError):
+        server.on("POST", "/v2/team/app/blobs/uploads/", Answer(202, headers=place))
+        server.on("GET", place["Location"], Answer(204, headers={**place, "Range": "0-5"}))
+        server.on("PATCH", place["Location"], *(Answer(503), Answer(404)) * 20, Answer(201))
+        upload(server.host)

@@ -76,7 +76,7 @@ class Server:
                     self.wfile.write(answer.body[: answer.cut])
                 self.close_connection = self.close_connection or answer.cut is not None
 
-            do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = answer
+            do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = answer
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
