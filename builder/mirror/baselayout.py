@@ -59,7 +59,8 @@ def local_base(
 def _copy_layer(source: MirrorSource, blobs: Blobs, layer: Descriptor, check: Callable[[], None]) -> None:
     if blobs.has(layer.digest):
         return
-    if (file := source.backend.file(layer.digest)) is not None:
+    file = source.backend.file(layer.digest)
+    if file is not None and source.backend.has(layer.digest, layer.size):
         blobs.add_file(file, layer.digest, lambda size: check())
         return
 

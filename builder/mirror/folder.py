@@ -44,9 +44,10 @@ class FolderBackend(Blobs):
         return path is not None and (size is None or path.stat().st_size == size)
 
     def read(self, digest: Digest, size: int | None = None) -> Iterator[bytes]:
-        """A blob's chunks, not verified. Raises PinError when it is absent, OSError."""
+        """A blob's chunks, not verified. Raises PinError when it is absent, or of another size; OSError."""
         path = self.file(digest)
-        if path is None:
+        # A file of no bytes on disk may have any size.
+        if path is None or not self.has(digest, size):
             raise PinError(f"{digest} is not in the mirror", id="mirror-blob-missing", where=self.name)
         # Opened here and not with the first chunk: the caller handles an OSError of this call. A mirror may hold links.
         return _chunks(open_regular(path, follow=True))

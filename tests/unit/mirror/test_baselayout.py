@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from builder.mirror.source import MirrorSource
 from builder.model.plan import Plan
 from tests.support.engine import FakeEngine
 from tests.support.errors import fails
+from tests.support.hostile import limit
 from tests.support.http_registry import Answer, Server, digest_of, image_manifest
 from tests.support.mirror_bench import Bench
 from tests.support.project import Sample, vendor_base
@@ -119,3 +121,15 @@ def test_a_damaged_layer_of_the_base_is_refused(
         bench.build(reading, MirrorSource(bench.backend()), store)
     assert "got sha256:" in caught.value.cause
     assert (asked, list(store.tmp.iterdir()), store.image(reading.key)) == ([], [], None)
+
+
+def test_a_layer_of_another_size_is_not_read(reading: Plan, bench: Bench, asked: Asked) -> None:
+    """A file without bytes on the disk of the mirror would fill that of the store."""
+    bench.fill(reading)
+    blob = bench.backend().blob(digest_of(LAYER))
+    blob.chmod(0o600)
+    os.truncate(blob, 1 << 40)
+    with limit(20), fails(PinError, "mirror-base-layers-missing"):
+        bench.build(reading, MirrorSource(bench.backend()), bench.store())
+    with fails(PinError, "mirror-blob-missing"):
+        bench.backend().read(digest_of(LAYER), len(LAYER))
