@@ -10,11 +10,10 @@ from datetime import UTC, datetime
 from builder.attest.envelope import MEDIA_TYPE
 from builder.cache.entry import LAYER_TYPE, STATEMENT, Entry, key_manifest, read_entry
 from builder.digest import Digest
-from builder.errors import NetworkError, PinError
 from builder.model.reference import Reference
 from builder.parallel import every
 from builder.registry.client import Registry
-from builder.registry.referrers import attached
+from builder.registry.referrers import attached, document_of
 from builder.registry.signed import signed_statements
 
 _AT_ONCE = 8
@@ -62,14 +61,7 @@ def delete(client: Registry, place: Reference, kept: Sequence[Kept]) -> None:
 
 def _subject(client: Registry, place: Reference, digest: Digest) -> object:
     """The digest of what a manifest is about; None when it is about nothing, or cannot be read."""
-    try:
-        found = client.manifest(Reference(place.registry, place.repository, digest=digest)).json.get("subject")
-    except PinError:
-        return None
-    except NetworkError as error:
-        if error.id != "manifest-malformed":
-            raise
-        return None
+    found = document_of(client, Reference(place.registry, place.repository, digest=digest)).get("subject")
     return found.get("digest") if isinstance(found, dict) else None
 
 

@@ -63,9 +63,10 @@ class Registry:
         self._wrong: dict[tuple[str, Digest], MismatchError] = {}
         """What a mirror served in place of a blob, by its base URL and the digest."""
 
-    def manifest(self, ref: Reference) -> Manifest:
-        """The manifest or index at `ref`: by its digest if it has one, else by its tag."""
-        return self._read(ref, lambda endpoint: self._manifest(endpoint, ref))
+    def manifest(self, ref: Reference, *, own: bool = False) -> Manifest:
+        """The manifest or index at `ref`: by its digest if it has one, else by its tag. own: of the registry itself."""
+        origin = self._session.config.origin(ref.registry)
+        return self._manifest(origin, ref) if own else self._read(ref, lambda endpoint: self._manifest(endpoint, ref))
 
     def check_manifest(self, ref: Reference) -> None:
         """Raise unless the manifest or index with the digest of `ref` exists; it is not read."""

@@ -150,12 +150,23 @@ def attached(client: Registry, target: Reference, digest: Digest, kind: str) -> 
 
 
 def _kind(client: Registry, target: Reference, descriptor: Mapping[str, Any]) -> Any:
-    """The type in the manifest of an artifact; None when the registry does not have it."""
+    """The type in the manifest of an artifact; None when the registry does not have it, or it is malformed."""
+    place = Reference(target.registry, target.repository, digest=Digest(descriptor["digest"]))
+    return document_of(client, place).get("artifactType")
+
+
+def document_of(client: Registry, place: Reference, *, own: bool = False) -> Mapping[str, Any]:
+    """A manifest or index as plain values; empty when the registry does not have it, or it is malformed: anybody who
+    may push can do that. own: as in `Registry.manifest`. Raises NetworkError.
+    """
     try:
-        place = Reference(target.registry, target.repository, digest=Digest(descriptor["digest"]))
-        return client.manifest(place).json.get("artifactType")
-    except (PinError, ValueError):
-        return None
+        return client.manifest(place, own=own).json
+    except PinError:
+        return {}
+    except NetworkError as error:
+        if error.id != "manifest-malformed":
+            raise
+        return {}
 
 
 def read_attached(client: Registry, target: Reference, descriptor: Mapping[str, Any], limit: int) -> Attached:
@@ -189,11 +200,9 @@ def _malformed(place: Reference, cause: str = "") -> InvalidError:
 
 
 def _tagged(client: Registry, target: Reference, digest: Digest) -> list[dict[str, Any]]:
-    try:
-        found = client.manifest(_tag(target, digest))
-    except PinError:
-        return []
-    return [dict(item) for item in found.json.get("manifests") or ()]
+    # Not a mirror's: what is read is written again.
+    found = document_of(client, _tag(target, digest), own=True)
+    return [dict(item) for item in found.get("manifests") or ()]
 
 
 def _list(client: Registry, place: Reference, digest: Digest, descriptors: Sequence[dict[str, Any]]) -> None:

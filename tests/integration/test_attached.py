@@ -19,12 +19,13 @@ from builder.model.canonical import canonical
 from builder.model.reference import Reference
 from builder.oci.manifest import OCI_INDEX, OCI_MANIFEST
 from builder.plan.bundle import MEDIA_TYPE as BUNDLE
-from builder.registry.referrers import artifact, attach_manifest
+from builder.registry.config import RegistryEntry
+from builder.registry.referrers import EMPTY_TYPE, artifact, attach_manifest, attached
 from builder.registry.signed import Ignored, Said, signed_statements
 from builder.smoke.results import MEDIA_TYPE as RESULTS
 from tests.support.cli import Cli
 from tests.support.errors import fails
-from tests.support.http_registry import Answer, Server, client, entry, serving
+from tests.support.http_registry import Answer, Server, client, entry, image_manifest, serving
 from tests.support.registry import is_installed
 from tests.support.signed import Signed
 from tests.support.statements import new_key
@@ -146,3 +147,34 @@ def test_confused_signatures_count_for_nothing(tmp_path: Path) -> None:
     doubled = statement[:-1] + b',"subject":' + canonical([{"digest": {"sha256": IMAGE.hex}}]) + b"}"
     with pytest.raises(Exception, match=r"twice in one object"):
         read_envelope(sign(doubled, key), "x").statement()
+
+
+def tag_of(server: Server, *listed: dict[str, object]) -> None:
+    """List artifacts of the image under the tag of a registry without a list of its own."""
+    index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": listed}
+    server.serve_manifest(json.dumps(index).encode(), IMAGE.tag, media_type=OCI_INDEX)
+
+
+def test_a_malformed_artifact_stops_nobody() -> None:
+    """Container engines read its `Layers` as `layers`."""
+    with serving() as server:
+        bad = json.dumps({**json.loads(image_manifest()), "Layers": []}).encode()
+        tag_of(server, {**entry(server.serve_manifest(bad), "linux"), "artifactType": EMPTY_TYPE})
+        assert attached(client(), server.ref(), IMAGE, MEDIA_TYPE) == []
+        server.serve_manifest(bad, IMAGE.tag)
+        assert attached(client(), server.ref(), IMAGE, MEDIA_TYPE) == []
+
+
+def test_the_list_of_a_mirror_is_not_written_to_its_registry() -> None:
+    """It may be old: the statements of others would go."""
+    with serving() as server, serving() as mirror:
+        others = [{**entry(Digest.of(name), "linux"), "artifactType": MEDIA_TYPE} for name in (b"a", b"b")]
+        tag_of(server, *others)
+        tag_of(mirror)
+        manifest = artifact({"mediaType": OCI_MANIFEST, "digest": IMAGE, "size": 1}, b"x", MEDIA_TYPE, {})
+        server.on("PUT", f"/v2/team/app/manifests/{Digest.of(manifest)}", Answer(201))
+        server.on("PUT", f"/v2/team/app/manifests/{IMAGE.tag}", Answer(201))
+        writer = client(entries={server.host: RegistryEntry(mirror=(mirror.host,))})
+        attach_manifest(writer, server.ref(), manifest)
+        written = json.loads(server.requests[-1].body)["manifests"]
+    assert [item["digest"] for item in written] == [Digest.of(b"a"), Digest.of(b"b"), Digest.of(manifest)]

@@ -28,7 +28,7 @@ class Registered:
         self.manifests[Digest.of(data)] = data
         return Digest.of(data)
 
-    def manifest(self, ref: Reference) -> Manifest:
+    def manifest(self, ref: Reference, *, own: bool = False) -> Manifest:
         if ref.digest not in self.manifests:
             raise PinError("not in the registry")
         return parse_manifest(self.manifests[ref.digest])
