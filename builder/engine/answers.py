@@ -120,9 +120,13 @@ def _progress(item: dict[str, Any]) -> Event | None:
 
 def refused(doing: str, reason: str) -> EngineError:
     """The error for a request that the daemon refuses."""
-    # One line: the daemon may be that of another machine.
-    cause = " ".join(reason.split())[-500:] or "the daemon gives no reason"
+    cause = shown(reason) or "the daemon gives no reason"
     return EngineError(f"docker could not {doing}", id="docker-refused", cause=cause)
+
+
+def shown(reason: str) -> str:
+    """What a daemon says, as one short line: it may be that of another machine."""
+    return " ".join(reason.split())[-500:]
 
 
 def _messages(response: requests.Response) -> Iterator[dict[str, Any]]:

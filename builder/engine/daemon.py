@@ -21,7 +21,7 @@ from docker.types import LogConfig
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from builder.digest import Digest
-from builder.engine.answers import agreed, bound, causes, follow, refused
+from builder.engine.answers import agreed, bound, causes, follow, refused, shown
 from builder.engine.containers import ContainerState, ListedContainer
 from builder.engine.dockercontext import client_settings
 from builder.engine.sshsocket import SshSocket
@@ -233,7 +233,7 @@ class Daemon:
             # An error of the SDK itself: an unknown option, or a credential helper that fails.
             return refused(doing, str(error))
         system = next((part.strerror for part in parts if isinstance(part, OSError) and part.strerror), "")
-        cause = (self._tunnel.problem() if self._tunnel else "") or system or str(error)
+        cause = (self._tunnel.problem() if self._tunnel else "") or system or shown(str(error))
         return EngineError(
             "docker's daemon does not answer",
             id="docker-unreachable",

@@ -155,6 +155,15 @@ def test_a_name_that_is_no_id_makes_no_line_of_a_message(hostile: Callable[..., 
     assert "evil" not in str(caught.value)
 
 
+@pytest.mark.parametrize("path", [b"/version", b"/images/x/json"], ids=bytes.decode)
+def test_an_error_makes_no_line_of_a_message(path: bytes, hostile: Callable[..., str]) -> None:
+    body = json.dumps({"message": "x" * 5000 + "\n  next:  sh evil"}).encode()
+    answer = whole(body).replace(b"200 OK", b"500 Oh")
+    with pytest.raises(EngineError) as caught, Daemon(hostile(path, lambda: answer)) as daemon:
+        daemon.image_id("x")
+    assert "\n" not in caught.value.cause and len(caught.value.cause) < 1000
+
+
 def redirects() -> Pieces:
     yield b"HTTP/1.1 307 There\r\nLocation: /x\r\nTransfer-Encoding: chunked\r\n\r\n"
     for _ in range(100):
