@@ -85,7 +85,8 @@ class Project(Folders):
     def _recipe_data(self, name: str) -> dict[str, Any]:
         """A recipe file's own mapping, not yet merged over the recipe that it extends."""
         path = self._definition("recipe", f"recipes/{name}.yaml", name, self.recipe_names)
-        data = parse_yaml(self.once("text", path, read_text), str(path))
+        # Many recipes may extend one.
+        data = self.once("data", path, lambda path: parse_yaml(self.once("text", path, read_text), str(path)))
         if not isinstance(data, dict):
             raise InvalidError("not a recipe", id="recipe-not-a-mapping", where=str(path))
         parent = data.get("extends")

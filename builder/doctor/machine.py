@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 
 from builder.doctor.question import Answer, Question
@@ -172,6 +173,7 @@ def _staged(q: Question) -> bool:
     home = q.host.env("HOME") or "/root"
     for env, words in prefetch(q.recipe)[:1]:
         folder = words[-1] if "--local-dir" in words else f"{env['HF_HOME']}/hub/models--{words[2].replace('/', '--')}"
-        pattern = folder.replace("~", home, 1) + ("" if "--local-dir" in words else "/snapshots/*")
+        # A recipe's folder with wildcards would be a search of the whole disk.
+        pattern = glob.escape(folder.replace("~", home, 1)) + ("" if "--local-dir" in words else "/snapshots/*")
         return bool(q.host.glob(f"{pattern}/*.safetensors"))
     return False

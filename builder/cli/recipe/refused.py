@@ -146,11 +146,11 @@ def _place(project: Project, name: str, error: BuilderError) -> tuple[str, int]:
     files = [path] if error.where and path.is_file() else _files(project, name)
     for each in files:
         with contextlib.suppress(BuilderError):
-            lines = list(enumerate(read_text(each).splitlines(), 1))
+            text = read_text(each)
             for word in words[:_MOST_WORDS]:
-                for count, line in lines:
-                    if word in line:
-                        return relative_path(each), count
+                # Not line by line: a file may have a million of them, and a project a thousand problems.
+                if (at := text.find(word)) >= 0:
+                    return relative_path(each), text.count("\n", 0, at) + 1
     return (relative_path(files[0]), 1) if files else (error.where or name, 1)
 
 

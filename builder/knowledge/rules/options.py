@@ -11,6 +11,7 @@ from packaging.version import Version
 from builder.knowledge.rule import rule
 from builder.knowledge.subject import Found, Problem, Subject, option_problem
 from builder.knowledge.table import Table
+from builder.versions import python_version
 
 
 @rule(
@@ -24,7 +25,7 @@ from builder.knowledge.table import Table
 )
 def known_variables(s: Subject) -> Found:
     ptxas = "TRITON_PTXAS_PATH"
-    if s.base.triton and Version(s.base.triton) >= Version("3.6") and ptxas in {**s.recipe.env, **s.recipe.run.env}:
+    if python_version(s.base.triton) >= Version("3.6") and ptxas in {**s.recipe.env, **s.recipe.run.env}:
         message = f"Triton {s.base.triton} ignores {ptxas} for this GPU and uses TRITON_PTXAS_BLACKWELL_PATH"
         yield Problem(message, _set_by(s, ptxas))
     if s.table is None:
@@ -80,7 +81,7 @@ def known_options(s: Subject) -> Found:
 def _no_json(text: str) -> bool:
     try:
         json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return True
     return False
 

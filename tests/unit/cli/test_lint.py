@@ -39,3 +39,15 @@ def test_rules_lists_and_explains(cli: Cli) -> None:
     assert len(shipped(cli, "rules").out.splitlines()) >= 30
     assert "sm121-rules" in shipped(cli, "rules", "GB10-007").out
     assert shipped(cli, "rules", "GB10-999").code == 2
+
+
+def test_odd_values_are_findings(cli: Cli) -> None:
+    """A version that is none, and JSON that is too deep for a parser, were bugs."""
+    cli.small.files["recipes/bases/tiny.yaml"]["triton"] = "main"
+    recipe = cli.small.files["recipes/tiny.yaml"]
+    recipe["env"] = {"TRITON_PTXAS_PATH": "/usr/bin/ptxas"}
+    assert cli("lint", "tiny").code == cli("show", "tiny").code == 0
+    recipe["base"], recipe["layers"] = "hermetic-0.23", []
+    recipe["serve"] = {"flags": {"speculative-config": '{"model": ' + "[" * 4000, "compilation-config": "[" * 4000}}
+    done = cli("lint", "tiny")
+    assert done.code == 9 and done.out.count("is not JSON") == 2

@@ -118,3 +118,19 @@ def test_the_line_of_a_long_message_is_found_in_time(cli: Cli) -> None:
         assert said.code == 3 and said.out.count("[template-broken]") == 1, "once, for all recipes with the layer"
 
     ends(work)
+
+
+def test_the_lines_of_many_problems_are_found_in_time(cli: Cli) -> None:
+    """The file was taken apart into its lines for each of them."""
+    checks = [check(id=f"odd{number}", args={"path": "/a", "other": 1}) for number in range(1000)]
+    text = "".join(f"- {json.dumps(each)}\n" for each in checks)
+    head = {key: value for key, value in cli.small.files[RECIPE].items() if key != "name"}
+    cli.small.files["recipes/evil.yaml"] = (
+        "".join(f"{key}: {json.dumps(value)}\n" for key, value in {"name": "evil", **head}.items())
+        + f"checks:\n{text}"
+        + "#\n" * 400_000
+    )
+    lines: list[str] = []
+    ends(lambda: lines.extend(refused(cli("lint", "evil"))))
+    assert len(lines) == 1000
+    assert len({line.split(":")[1] for line in lines}) == 1000, "each has its own line"
