@@ -26,7 +26,9 @@ LIMIT = 4 << 20
 def results_folder(layout: Path) -> Path:
     """The folder of results: beside an OCI layout, inside a store."""
     if (layout / "oci-layout").exists():
-        return layout.with_name(f"{layout.name}.results")
+        # The current folder and its parent have no name of their own.
+        named = layout if layout.name not in ("", "..") else layout.resolve()
+        return named.parent / f"{named.name}.results"
     return layout / "results"
 
 

@@ -60,6 +60,15 @@ def test_the_place_of_results(tmp_path: Path) -> None:
     assert results_folder(tmp_path) == tmp_path / "results"
 
 
+@pytest.mark.parametrize(("here", "word"), [("", "."), ("blobs", "..")])
+def test_a_layout_in_the_current_folder_has_a_folder_of_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: str, word: str
+) -> None:
+    image = layout(tmp_path / "image", [{"a": b""}])
+    monkeypatch.chdir(image / here)
+    assert results_folder(Path(word)) == tmp_path / "image.results"
+
+
 def test_page() -> None:
     report = Report(
         DIGEST,
