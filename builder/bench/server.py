@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -27,6 +28,10 @@ _PAUSE = 0.0005
 _FEW = 16
 """Fewer than one pause in so many chunks are the client's own: a server pauses after each step."""
 _MOST_TOKENS = 10_000_000
+_COUNTS = ("prompt_tokens", "completion_tokens")
+"""The numbers of tokens in the usage of an answer."""
+_LONGEST_EVENT = 1 << 20
+"""Bytes; all tokens of an answer that was held back are one event."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,7 @@ class Server:
         if key:
             self.session.headers["Authorization"] = f"Bearer {key}"
         self.think = think
+        self._reading = Lock()
         self.model = model or self._first_model()
 
     def _first_model(self) -> str:
@@ -136,19 +142,20 @@ class Server:
 
     def _read(self, answer: requests.Response, begin: float, clock: Callable[[], float], asked: int) -> Sample:
         arrived: list[float] = []
-        usage: dict[str, Any] = {}
+        usage: dict[str, int] = {}
         reasoning = content = 0
-        for piece in pieces(answer, TIMEOUT):
+        for piece in pieces(answer, TIMEOUT, _LONGEST_EVENT):
             at, before = clock(), reasoning + content
             for line in piece:
                 if not line.startswith(b"data: ") or line == b"data: [DONE]":
                     continue
                 try:
-                    data = json.loads(line[len(b"data: ") :])
-                    usage = data.get("usage") or usage
-                    kinds = [_kind(choice.get("delta") or {}) for choice in data.get("choices") or ()]
+                    # One request's at a time: an event may take forty times its length, and there may be 256 requests.
+                    with self._reading:
+                        counts, kinds = _event(line[len(b"data: ") :])
                 except (ValueError, TypeError, AttributeError, RecursionError) as error:
                     raise NetworkError("the stream is not JSON", id="bench-stream-invalid", where=self.url) from error
+                usage = counts or usage
                 content += kinds.count("content")
                 reasoning += len(kinds) - kinds.count("content") - kinds.count(None)
             if reasoning + content > before:
@@ -173,13 +180,9 @@ class Server:
             answer_chunks=content,
         )
 
-    def _counted(self, usage: dict[str, Any], asked: int, *, streamed: bool) -> tuple[int, int]:
+    def _counted(self, usage: dict[str, int], asked: int, *, streamed: bool) -> tuple[int, int]:
         """The tokens of the prompt and of the answer, as the server counts them. Raises NetworkError."""
-        try:
-            prompt_tokens, output_tokens = (int(usage[name]) for name in ("prompt_tokens", "completion_tokens"))
-        except (LookupError, TypeError, ValueError, OverflowError):
-            streamed = False
-        if not streamed:
+        if not streamed or len(usage) < len(_COUNTS):
             raise NetworkError(
                 "no tokens were streamed, or no usage was reported",
                 id="bench-no-tokens",
@@ -187,6 +190,7 @@ class Server:
                 cause=f"all {asked} tokens may be reasoning that the server's parser holds back until it ends",
                 next=f"--no-think, or --output-tokens {max(4096, 4 * asked)}",
             )
+        prompt_tokens, output_tokens = (usage[name] for name in _COUNTS)
         if not (0 < prompt_tokens <= _MOST_TOKENS and 0 < output_tokens <= asked):
             raise NetworkError(
                 f"the server counts {prompt_tokens} tokens of the prompt and {output_tokens} of the answer",
@@ -229,6 +233,14 @@ def _cause(error: Exception) -> str:
     if isinstance(error, requests.ConnectionError):
         return "no connection"
     return f"the answer is not that of an OpenAI-compatible server ({type(error).__name__})"
+
+
+def _event(text: bytes) -> tuple[dict[str, int], list[str | None]]:
+    """The numbers of tokens in an event, and the kinds of its deltas. Raises what a malformed one causes."""
+    data = json.loads(text)
+    usage = data.get("usage") or {}
+    counts = {name: value for name in _COUNTS if isinstance(value := usage.get(name), int)}
+    return counts, [_kind(choice.get("delta") or {}) for choice in data.get("choices") or ()]
 
 
 def _kind(delta: dict[str, Any]) -> str | None:

@@ -29,11 +29,11 @@ def session() -> requests.Session:
     return made
 
 
-def pieces(answer: requests.Response, seconds: float) -> Iterator[list[bytes]]:
+def pieces(answer: requests.Response, seconds: float, longest: int = _LINE) -> Iterator[list[bytes]]:
     """The lines of an answer that was requested with `stream=True`, as soon as they are there: those of one read each.
 
-    Raises requests.RequestException when the connection breaks, and when a line or the answer is too long; SlowAnswer
-    when it takes more than `seconds`.
+    longest: bytes of a line. Raises requests.RequestException when the connection breaks, and when a line or the answer
+    is too long; SlowAnswer when it takes more than `seconds`.
     """
     import urllib3
 
@@ -46,8 +46,8 @@ def pieces(answer: requests.Response, seconds: float) -> Iterator[list[bytes]]:
                 *whole, rest = bytes(held).split(b"\n")
                 held = bytearray(rest)
                 yield [line.rstrip(b"\r") for line in whole]
-            if len(held) > _LINE or total > _MOST:
-                raise requests.exceptions.ContentDecodingError(f"a line of more than {_LINE} bytes, or {_MOST} in all")
+            if len(held) > longest or total > _MOST:
+                raise requests.exceptions.ContentDecodingError(f"a line of over {longest} bytes, or {_MOST} in all")
             if time.monotonic() > end:
                 raise SlowAnswer(f"it did not end within {seconds:g} s")
     except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
