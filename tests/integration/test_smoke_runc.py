@@ -30,7 +30,7 @@ from tests.support.programs import own_programs
 from tests.support.sandboxed import say
 
 
-@pytest.mark.parametrize("folder", ["/proc/self/fd/7", "//proc/self", "/usr/../proc/self/fd/8"])
+@pytest.mark.parametrize("folder", ["/proc/self/fd/7", "//proc/self", "/usr/../proc/self/fd/8", "/usr/work"])
 def test_a_working_directory_in_proc_is_not_entered(here: RuncRunner, folder: str) -> None:
     settings = {**here.image.config["config"], "WorkingDir": folder}
     runner = copy.copy(here)

@@ -12,7 +12,7 @@ from builder.smoke.cpu import runc
 from builder.smoke.cpu.runc import RuncRunner
 from builder.smoke.cpu.runner import Command, run
 from builder.smoke.image.opened import open_image
-from tests.support.images import layout
+from tests.support.images import layout, link
 from tests.support.programs import own_programs
 
 
@@ -22,7 +22,8 @@ def here(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     if os.geteuid() != 0 and request.param == "root":
         pytest.skip("only root runs it as root does")
     where = tmp_path_factory.mktemp("runc")
-    image = layout(where / "image", [own_programs()], Env=["PATH=/usr/bin", "A=b c"])
+    files = {**own_programs(), "usr/work": link("/proc/self/fd/7")}
+    image = layout(where / "image", [files], Env=["PATH=/usr/bin", "A=b c"])
     patch = pytest.MonkeyPatch()
     # The programs are this machine's: no qemu is needed.
     patch.setattr(runc, "native", lambda: True)

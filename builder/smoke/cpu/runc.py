@@ -79,8 +79,10 @@ class RuncRunner:
         if self._bytecode is not None:
             env.setdefault("PYTHONPYCACHEPREFIX", "/dev/bytecode")
         directory = str(self.image.settings.get("WorkingDir") or "/")
-        if posixpath.normpath("/" + directory.lstrip("/")).startswith("/proc"):
-            # Runtimes before CVE-2024-21626 was mended enter a folder of the host that they hold open.
+        inside = posixpath.normpath("/" + directory.lstrip("/"))
+        there = os.path.realpath(self._root) + inside.rstrip("/")
+        if inside.startswith("/proc") or os.path.realpath(there) != there:
+            # Runtimes before CVE-2024-21626 was mended enter a folder of the host that they hold open, also by a link.
             raise CheckNotRun(f"the working directory of the image is {directory[:200]}")
         what = process(command.argv, env, user=user, group=group, directory=directory)
         return self._enter(self._root, what, apart=command.apart)
