@@ -18,6 +18,8 @@ MERGED = ("bin", "sbin", "lib", "lib64")
 """Top-level folders that are links into /usr; packages of bookworm still put files through them."""
 _LONGEST_TEXT = 1 << 20
 """bytes of a control file."""
+_MOST_CONTROL = 1000
+"""Members of a control archive: a package of 39 kB had half a million."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,9 @@ class _Window(io.RawIOBase):
 
 def _control(stream: Unpacked, owner: str) -> tuple[Control, tuple[str, ...]]:
     texts: dict[str, str] = {}
-    for member in Archive(stream, owner):
+    for number, member in enumerate(Archive(stream, owner)):
+        if number >= _MOST_CONTROL:
+            raise UnpackError(f"{owner}: more than {_MOST_CONTROL} control files", id="deb-control-invalid")
         name = clean_path(member.name, owner)
         if name not in ("control", "conffiles"):
             continue

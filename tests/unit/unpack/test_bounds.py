@@ -50,6 +50,10 @@ def deep(count: int, depth: int) -> bytes:
 
 DEBS: dict[str, tuple[Callable[[], bytes], str]] = {
     "a large file": (lambda: packed(zeros("usr/large")), "unpacks-too-large"),
+    "many control files": (
+        lambda: packed(gzip.compress(bytes(1024)), gzip.compress(tar({f"x{number}": "" for number in range(1001)}))),
+        "deb-control-invalid",
+    ),
     "a large control archive": (lambda: packed(gzip.compress(bytes(1024)), zeros("other")), "unpacks-too-large"),
     "many files": (lambda: packed(gzip.compress(header("usr/a") * (FEW + 1) + bytes(1024))), "unpacks-too-large"),
     "a deep path": (lambda: packed(deep(1, 300_000)), "member-path-too-long"),
