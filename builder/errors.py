@@ -51,7 +51,8 @@ class BuilderError(Exception):
 
     def __str__(self) -> str:
         what = self.what if len(self.what) <= _LONGEST else f"{self.what[:_LONGEST]}…"
-        first = f"{self.where}: {what}" if self.where else what
+        # The names of a stranger's files may have line feeds.
+        first = (f"{self.where}: {what}" if self.where else what).replace("\n", "\\n")
         lines = [f"{first} [{self.id}]" if self.id else first]
         if self.cause:
             lines.append(f"  cause: {self.cause}")

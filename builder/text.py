@@ -79,5 +79,5 @@ def with_status(text: str, word: str, stream: TextIO) -> str:
 
 def closest(name: str, names: Iterable[str]) -> str:
     """The likely cause of an unknown name: similar ones of `names`; empty when none is similar."""
-    close = difflib.get_close_matches(name, dict.fromkeys(names), n=3, cutoff=0.5)
+    close = [*map(one_line, difflib.get_close_matches(name, dict.fromkeys(names), n=3, cutoff=0.5))]
     return f"did you mean {' or '.join(close)}?" if close else ""

@@ -20,7 +20,7 @@ from builder.knowledge.lint import Finding
 from builder.knowledge.lint import lint as lint_recipes
 from builder.knowledge.rule import all_rules
 from builder.project import Project
-from builder.text import closest
+from builder.text import closest, one_line
 
 
 def lint(
@@ -99,9 +99,8 @@ def _print(item: Refused) -> None:
 def refused_as_text(item: Refused) -> str:
     """One refusal as one line: FILE:LINE: error: MESSAGE [ID]."""
     error = item.error
-    return f"{item.file}:{item.line}: error: {error.what} [{error.id}]" + "".join(
-        f"; {text}" for text in (error.cause, error.next) if text
-    )
+    parts = (f"{item.file}:{item.line}: error: {error.what} [{error.id}]", error.cause, error.next)
+    return one_line("; ".join(filter(None, parts)))
 
 
 def refused_as_json(item: Refused) -> dict[str, Any]:

@@ -56,3 +56,13 @@ def test_the_name_of_a_layer_in_an_image(cli: Cli, tmp_path: Path) -> None:
     folder = layout(tmp_path / "image", [{"usr/bin/x": b""}], history=history)
     said = cli("test", "--tier", "static", f"oci:{folder}")
     assert not [line for line in (said.out + said.err).splitlines() if line.startswith("builder: 99 passed")]
+
+
+@pytest.mark.parametrize(
+    "file", ["dockerfiles/layers/placed\nbuilder: fine/layer.yaml", "recipes/x\nbuilder: fine.yaml"]
+)
+def test_the_names_of_files(cli: Cli, file: str) -> None:
+    cli.small.files[file] = {"name": "x", "title": "x", "producer": "config"}
+    for words in (("list", "layers"), ("lint",)):
+        said = cli.process(*words)
+        assert not [line for line in (said.out + said.err).splitlines() if line.startswith("builder: fine")]
