@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -51,16 +51,27 @@ def keep_results(report: Report, folder: Path) -> Path:
     whole.add(report)
     order = ["static", "cpu", "gpu"]
     whole.results.sort(key=lambda result: order.index(result.tier) if result.tier in order else len(order))
+    text = _text(whole)
+    try:
+        parse_json(text.encode())
+    except ValueError:
+        # An image decides how much there is to say about it; what cannot be read again would be no results.
+        whole.results = [replace(result, details=None) for result in whole.results]
+        text = _text(whole)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=".partial-", dir=folder)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(escaped(json.dumps(whole.as_dict(), indent=1, ensure_ascii=False)) + "\n")
+            file.write(text)
         Path(name).chmod(0o644)
         Path(name).replace(path)
     except OSError as error:
         raise disk_error(error, folder) from error
     return path
+
+
+def _text(report: Report) -> str:
+    return escaped(json.dumps(report.as_dict(), indent=1, ensure_ascii=False)) + "\n"
 
 
 def read_results(folder: Path, digest: Digest) -> Report | None:

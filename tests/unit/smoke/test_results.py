@@ -60,6 +60,19 @@ def test_the_place_of_results(tmp_path: Path) -> None:
     assert results_folder(tmp_path) == tmp_path / "results"
 
 
+def test_details_that_are_too_many_to_read_are_left_out(tmp_path: Path) -> None:
+    """The results of the next test, a push and a site ended with an error about the file."""
+    many = Result("a", "kind", "static", "fail", "many", 0.1, [{"path": str(number)} for number in range(15_000)])
+    for _ in range(2):
+        keep_results(Report(DIGEST, [many, result("b", "static")]), tmp_path)
+    found = read_results(tmp_path, DIGEST)
+    assert found is not None
+    assert [(row.id, row.status, row.message) for row in found.results] == [
+        ("a", "fail", "many"),
+        ("b", "pass", "fine"),
+    ]
+
+
 @pytest.mark.parametrize(("here", "word"), [("", "."), ("blobs", "..")])
 def test_a_layout_in_the_current_folder_has_a_folder_of_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: str, word: str
