@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -62,6 +63,10 @@ exec "$@"
 """Makes the build's folder and the programs of this machine all that there is, and then runs buildah. A step as root
 leaves a chroot at will, and buildah 1.28 mounts what a link of another stage leads to (CVE-2024-1753): it finds no
 home, no socket and no store then, and cannot change the inputs, which are links to files of the store."""
+
+_TOOLCHAIN = re.compile(
+    r"(FROM (?:--platform=\S+ )?scratch AS )toolchain\nARG BUILDARCH\n((?:(?!FROM ).*\n)*)FROM toolchain AS (.+\n)"
+)
 
 
 class BuildahEngine:
@@ -124,8 +129,10 @@ class BuildahEngine:
         argv += ["--uts", "host", "--no-hosts", "--dns", "none", "--volume", f"{hosts}:/etc/hosts:ro"]
         # The URLs of this machine's proxies may hold passwords, which steps must not see.
         argv += ["--platform", request.platform, "--pull-never", "--http-proxy=false"]
-        argv += ["--file", str(request.dockerfile), "--target", request.target]
         architecture = host_architecture()
+        recipe = request.work / "buildah.Dockerfile"
+        recipe.write_text(_joined(request.dockerfile.read_text("utf-8"), architecture), "utf-8")
+        argv += ["--file", str(recipe), "--target", request.target]
         arguments = {
             **request.build_arguments,
             # buildah 1.28 does not define these for `FROM --platform`.
@@ -140,6 +147,19 @@ class BuildahEngine:
             outcome = run(command, log=log, env=environ, cancel=request.cancel)
             if outcome.status != 0:
                 raise failed(self.name, request, outcome.tail)
+
+
+def _joined(dockerfile: str, architecture: str) -> str:
+    """The Dockerfile with the toolchain's stage and the only one that starts from it as one stage.
+
+    buildah makes an image of a stage that others start from: it packs the toolchain and copies the archive.
+    """
+    found = _TOOLCHAIN.match(dockerfile)
+    if found is None or re.search(r"(?i)from[= ]+toolchain\b", dockerfile[found.end() :]):
+        return dockerfile
+    begin, body, name = found.groups()
+    # An ARG would reach the variables of this stage's steps.
+    return f"{begin}{name}{body.replace('${BUILDARCH}', architecture)}{dockerfile[found.end() :]}"
 
 
 def _may_log_in() -> bool:

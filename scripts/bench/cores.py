@@ -10,14 +10,14 @@ import random
 import sys
 import sysconfig
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any
 
-from measure import Command, Row, in_turns
+from measure import Command, Row, Sample, in_turns, median
 from place import MODULES, Place, remove
 
 from builder.model.inputs import Input
@@ -30,37 +30,57 @@ from builder.unpack.wheels import record_hash
 COUNTS = (1, 2, 4, 8, 16, 32)
 POOL = 64 << 20
 """Bytes that files are made of; more than compressors look back."""
+EQUAL = 16
+"""Layers of one size, which divide among the counts of processors up to this one."""
 SMALL, SHARE = 20_000, 10
 """A tenth of each wheel is in files of 20 kB, about as in the stack; the rest is one file."""
 
 
 def cores(place: Place) -> Iterator[Row]:
-    """Build the layers on 1, 2, 4 … processors, as many as there are."""
-    wheels, file = place.folder / "wheels", place.folder / "plan"
+    """Build the layers on 1, 2, 4 … processors, as many as there are.
+
+    The peer is what the machine can do: as many bytes in equal layers, by a process for each processor.
+    """
+    wheels, store, alone = (place.folder / name for name in ("wheels", "store", "alone"))
     wheels.mkdir()
+    inputs = _inputs(place.plan)
+    sizes = [item.size for item in inputs]
+    sizes += [sum(sizes) // EQUAL] * EQUAL
     with ProcessPoolExecutor() as pool:
-        sizes = [(wheels, number, item.size) for number, item in enumerate(_inputs(place.plan))]
-        made = dict(zip(_inputs(place.plan), pool.map(_wheel, sizes, chunksize=1), strict=True))
+        wheel = list(pool.map(_wheel, [(wheels, number, size) for number, size in enumerate(sizes)], chunksize=1))
+    made = dict(zip(inputs, wheel, strict=False))
     layers = [layer for layer in place.plan.layers if any(item in made for item in layer.inputs)]
-    plan = replace(place.plan, layers=tuple(_planned(layer, made) for layer in layers), toolchains=())
-    file.write_bytes(pickle.dumps(plan))
-    store, available = place.folder / "store", sorted(os.sched_getaffinity(0))
+    planned = tuple(_planned(layer, [made[item] for item in layer.inputs]) for layer in layers)
+    plan = replace(place.plan, layers=planned, toolchains=())
+    apart = [_planned(layers[0], [item]) for item in wheel[-EQUAL:]]
+    available = sorted(os.sched_getaffinity(0))
 
-    def fresh() -> None:
-        remove(store)
-        for item in made.values():
-            Store(store).blob(item.digest).hardlink_to(wheels / item.file)
+    def fresh(folder: Path, plan: Plan) -> None:
+        remove(folder)
+        for item in {item for layer in plan.layers for item in layer.inputs}:
+            Store(folder).blob(item.digest).hardlink_to(wheels / item.file)
+        (folder / "plan").write_bytes(pickle.dumps(plan))
 
-    environ = {"PYTHONPATH": MODULES}
-    two: list[Any] = []
+    def fresh_apart(count: int) -> None:
+        remove(alone)
+        for number in range(count):
+            fresh(alone / str(number), replace(plan, layers=tuple(apart[number::count])))
+
+    two: list[list[Sample]] = []
     for count in (count for count in COUNTS if count <= len(available)):
         chosen = ",".join(map(str, available[:count]))
-        build = Command(["taskset", "-c", chosen, sys.executable, __file__, str(store), str(file), str(count)], environ)
-        [found] = in_turns(place.runs, build, before=(fresh,))
+        words = f"taskset -c {chosen} {sys.executable} {__file__}"
+        ours = Command(f"{words} {store} {count}", {"PYTHONPATH": MODULES})
+        theirs = Command(f"ls -d {alone}/* | xargs -P {count} -I% {words} % 1", {"PYTHONPATH": MODULES})
+        before = (partial(fresh, store, plan), partial(fresh_apart, count))
+        found = in_turns(place.runs, *((ours, theirs) if 1 < count <= EQUAL else (ours,)), before=before)
         two = found if count == 2 else two
-        peer, target = ("2 processors", 1 / 6 if count == 16 else None) if count > 2 else ("", None)
         work = f"layers of the stack on {count} processor{'s' * (count > 1)}"
-        yield Row("cores", work, found, peer, two if peer else (), target, size=count)
+        peer: dict[str, Any] = {"peer": "equal layers, nothing shared", "theirs": found[1]} if found[1:] else {}
+        yield Row("cores", work, found[0], size=count, **peer)
+        if count == 16:
+            note = f"what shares nothing takes {median(found[1]) / median(two[1]):.2f} of its time on two"
+            yield Row("cores", work, found[0], "2 processors", two[0], 1 / 6, note)
 
 
 def _inputs(plan: Plan) -> list[Input]:
@@ -120,20 +140,20 @@ def _written(member: IO[bytes], more: Callable[[], bool], place: int) -> Iterato
         place = (place + (1 << 20)) % len(pool)
 
 
-def _planned(layer: PlannedLayer, made: dict[Input, Input]) -> PlannedLayer:
+def _planned(layer: PlannedLayer, inputs: Sequence[Input]) -> PlannedLayer:
     """The layer with made wheels for its inputs."""
-    inputs = tuple(made[item] for item in layer.inputs)
     wheels = [{"file": item.file, "sha256": item.sha256} for item in inputs]
     spec = {**(layer.spec or {}), "root": False, "debs": [], "wheels": wheels, "files": [], "shared": []}
     key = hashlib.sha256("".join(item.sha256 for item in inputs).encode()).hexdigest()
-    return replace(layer, key=key, root=False, inputs=inputs, spec=spec)
+    return replace(layer, key=key, root=False, inputs=tuple(inputs), spec=spec)
 
 
-def build(store: Store, plan: Plan, jobs: int) -> None:
-    """Make all layers of the plan."""
+def build(store: Store, jobs: int) -> None:
+    """Make all layers of the plan in the store's folder."""
+    plan = pickle.loads((store.root / "plan").read_bytes())
     quiet: dict[str, Any] = {"listener": lambda event: None, "log": lambda line: None, "offline": True}
     Builder(store, plan, engine=lambda: None, jobs=jobs, **quiet).run(survey(store, plan))  # type: ignore[arg-type, return-value]
 
 
 if __name__ == "__main__":
-    build(Store(Path(sys.argv[1])), pickle.loads(Path(sys.argv[2]).read_bytes()), int(sys.argv[3]))
+    build(Store(Path(sys.argv[1])), int(sys.argv[2]))

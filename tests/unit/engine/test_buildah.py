@@ -15,10 +15,12 @@ from builder.engine.buildah import _ALONE, BuildahEngine, _namespaces, _own_proc
 from builder.engine.interface import BuildRequest, EngineInfo, host_architecture
 from builder.engine.process import run
 from builder.errors import EngineError
+from tests.support.dockerfile import Instruction, parse, stages
 from tests.support.errors import fails
 from tests.unit.engine.conftest import Programs
 
 Request = Callable[..., BuildRequest]
+TOOLCHAIN = (Path(__file__).resolve().parents[3] / "dockerfiles/toolchain.Dockerfile.j2").read_text("utf-8")
 
 
 @pytest.fixture(params=[0, 1000], ids=["root", "user"])
@@ -54,7 +56,7 @@ def test_a_build_is_one_command_in_namespaces_of_its_own(
         *("--uts", "host", "--no-hosts", "--dns", "none", "--volume", f"{request.work}/hosts:/etc/hosts:ro"),
         *("--platform", "linux/arm64"),
         *("--pull-never", "--http-proxy=false"),
-        *("--file", str(request.dockerfile), "--target", "one", "--build-arg", "JOBS=7"),
+        *("--file", f"{request.work}/buildah.Dockerfile", "--target", "one", "--build-arg", "JOBS=7"),
         *(
             "--build-arg",
             f"BUILDPLATFORM=linux/{host_architecture()}",
@@ -99,6 +101,44 @@ def test_where_overlay_cannot_be_mounted_files_are_copied(
     (call,) = programs.calls("buildah")
     assert call[call.index("--storage-driver") + 1] == "vfs"
     assert not (request.work / "overlay-probe").exists()
+
+
+@pytest.fixture
+def given(programs: Programs, request_for: Request, tmp_path: Path) -> Callable[[str], str]:
+    """The Dockerfile that buildah gets for stages after the toolchain's."""
+
+    def build(stages: str) -> str:
+        request = request_for()
+        request.dockerfile.write_text(f"{TOOLCHAIN}\n{stages}")
+        BuildahEngine().build(request, tmp_path / "layer.tar", print)
+        return (request.work / "buildah.Dockerfile").read_text()
+
+    programs.buildah()
+    return build
+
+
+def test_a_stage_that_alone_starts_from_the_toolchain_unpacks_it(given: Callable[[str], str]) -> None:
+    text = given("FROM toolchain AS one-build\nRUN make\n\nFROM scratch AS one\nCOPY --from=one-build /out /\n")
+    found = stages(parse(text))
+    assert list(found) == ["one-build", "one"]
+    first, *others = found["one-build"]
+    assert (first.name, first.rest) == ("ADD", f"toolchain-{host_architecture()}.tar /")
+    assert others == [*stages(parse(TOOLCHAIN))["toolchain"][2:], Instruction("RUN", "make")]
+    assert text.startswith("FROM --platform=$BUILDPLATFORM scratch AS one-build\n")
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        "FROM toolchain AS a\nRUN make\n\nFROM toolchain AS b\nRUN make\n",
+        "FROM toolchain AS a\nRUN make\n\nFROM scratch AS b\nCOPY --from=toolchain /usr /usr\n",
+        "FROM toolchain AS a\nRUN make\n\nFROM scratch AS b\nRUN --mount=from=toolchain,target=/t /t/bin/true\n",
+        "FROM scratch AS a\nCOPY file /\n\nFROM toolchain AS b\nRUN make\n",
+        "FROM scratch AS a\nCOPY file /\n",
+    ],
+)
+def test_other_stages_stay(given: Callable[[str], str], others: str) -> None:
+    assert given(others) == f"{TOOLCHAIN}\n{others}"
 
 
 def test_its_environment(programs: Programs, request_for: Request, tmp_path: Path, user: int) -> None:
