@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from builder.digest import Digest
 from builder.errors import PinError
@@ -43,7 +43,8 @@ Listed = Callable[[Digest], Sequence[str] | None]
 @dataclass(frozen=True)
 class ReadImage:
     """An image whose own layers were read. layers: those, from the lowest. shared: the paths in the others, as far as
-    they are known. packages: the versions of Debian packages, when its own layers list them."""
+    they are known, without those that its own layers delete. packages: the versions of Debian packages, when its own
+    layers list them."""
 
     image: OpenedImage
     layers: tuple[LayerIndex, ...]
@@ -63,8 +64,8 @@ class ReadImage:
 def read_both(old: OpenedImage, new: OpenedImage, listed: Listed) -> tuple[ReadImage, ReadImage]:
     """Read the layers that only one of two images has. Raises InvalidError, NetworkError, PinError."""
     common = {blob.digest for blob in old.layers} & {blob.digest for blob in new.layers}
-    shared = tuple(path for digest in sorted(common) for path in listed(digest) or ())
-    return _read(old, common, shared), _read(new, common, shared)
+    shared = {digest: listed(digest) or () for digest in common}
+    return _read(old, shared), _read(new, shared)
 
 
 def read_versions(image: OpenedImage, listed: Listed) -> ReadImage:
@@ -74,8 +75,10 @@ def read_versions(image: OpenedImage, listed: Listed) -> ReadImage:
     """
     known = {blob.digest: listed(blob.digest) for blob in image.layers}
     # The versions of Debian packages are in the content of a file.
-    skipped = {digest for digest, paths in known.items() if paths is not None and not any(map(_STATUS.match, paths))}
-    return _read(image, skipped, tuple(path for digest in sorted(skipped) for path in known[digest] or ()), NOTHING)
+    shared = {
+        digest: paths for digest, paths in known.items() if paths is not None and not any(map(_STATUS.match, paths))
+    }
+    return _read(image, shared, NOTHING)
 
 
 def bytes_to_read(old: OpenedImage, new: OpenedImage) -> int:
@@ -84,19 +87,31 @@ def bytes_to_read(old: OpenedImage, new: OpenedImage) -> int:
     return sum(sum(size for digest, size in one.items() if digest not in other) for one, other in (sizes, sizes[::-1]))
 
 
-def _read(
-    image: OpenedImage, common: set[Digest], shared: tuple[str, ...], options: ScanOptions = _EVERYTHING
-) -> ReadImage:
+def _read(image: OpenedImage, shared: Mapping[Digest, Sequence[str]], options: ScanOptions = _EVERYTHING) -> ReadImage:
     numbered = enumerate(image.layers)
     # Without its diff_id a layer's files are hashed.
-    own = [(number, replace(blob, diff_id=None)) for number, blob in numbered if blob.digest not in common]
+    own = [(number, replace(blob, diff_id=None)) for number, blob in numbered if blob.digest not in shared]
     if absent := next((blob.digest for _, blob in own if not blob.present), None):
         raise PinError("a layer of the image is not on this machine", id="layer-blob-missing", where=absent)
     with tempfile.TemporaryDirectory() as name:
         layers = read_layers(own, _STATUS.pattern, Path(name), options)
         kept = {path: copy for layer in layers for path, copy in layer.kept.items()}
         packages = dict(_packages([copy for _, copy in sorted(kept.items())]))
-    return ReadImage(image, tuple(layers), shared, packages)
+    last = {blob.digest: number for number, blob in enumerate(image.layers)}
+    left = tuple(
+        path
+        for digest, paths in shared.items()
+        for path in _left(paths, [layer for layer in layers if layer.number > last[digest]])
+    )
+    return ReadImage(image, tuple(layers), left, packages)
+
+
+def _left(paths: Sequence[str], above: Sequence[LayerIndex]) -> Sequence[str]:
+    """The paths of a layer that those above it do not delete."""
+    deleted = {path for layer in above for path in (*layer.removed, *layer.opaque)}
+    if not deleted:
+        return paths
+    return [path for path in paths if deleted.isdisjoint((path, *map(str, PurePosixPath(path).parents)))]
 
 
 def store_listing(store: Store) -> Listed:
