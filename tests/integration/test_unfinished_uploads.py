@@ -83,17 +83,18 @@ def test_an_upload_that_could_not_start_starts_later(registry: StrictRegistry) -
 def test_a_killed_process_costs_nothing(registry: StrictRegistry, tmp_path: Path) -> None:
     (tmp_path / "blob").write_bytes(BLOB)
     command = [sys.executable, "-c", PUSH, registry.host, DIGEST, str(tmp_path / "blob")]
-    registry.pause = 0.1
+    registry.pause = 0.5  # ten seconds for all of it
     process = subprocess.Popen(command, cwd=ROOT)
     while not registry.asked or "PATCH" not in registry.asked[-1]:
         time.sleep(0.02)
     time.sleep(0.7)
     process.send_signal(signal.SIGKILL)
     process.wait()
+    registry.pause = 0.0
     deadline = time.monotonic() + 20
     while not registry.received and time.monotonic() < deadline:
         time.sleep(0.02)
-    before, registry.pause = registry.received, 0.0
+    before = registry.received
     assert 0 < before < len(BLOB) and len(left(tmp_path)) == 1
     subprocess.run(command, cwd=ROOT, check=True)
     assert stored(registry) == BLOB
