@@ -86,36 +86,36 @@ class Blob:
                 self._changed.notify_all()
 
     def _fetch(self, uplink: Uplink, path: str) -> None:
-        """Go on where the file ends. A file that is not this blob is emptied."""
+        """Go on where the file ends. Its last bytes are given only of this blob; another file is emptied."""
         with self.file.open("ab+") as out:
             there = hashlib.sha256()
             out.seek(0)
             for chunk in iter(lambda: out.read(_CHUNK), b""):
                 there.update(chunk)
-            self._grown(out.tell())
-            if self.have < self.size:
-                connection, answer = uplink.get(path, {"Range": f"bytes={self.have}-"} if self.have else {})
+            have = out.tell()
+            if have < self.size:
+                self._grown(have)
+                connection, answer = uplink.get(path, {"Range": f"bytes={have}-"} if have else {})
                 try:
-                    if answer.status == 200 and self.have:  # a layer of the base: it has no ranges
-                        there = hashlib.sha256()
-                        out.truncate(0)
-                        self._grown(0)
+                    if answer.status == 200 and have:  # a layer of the base: it has no ranges
+                        there, have = hashlib.sha256(), out.truncate(0)
                     elif answer.status not in (200, 206):
                         raise ValueError(f"the server answers {answer.status}")
-                    while self.have < self.size:
-                        chunk = answer.read(min(_CHUNK, self.size - self.have))
-                        if not chunk:
-                            raise ValueError("the connection broke")
+                    while chunk := answer.read(min(_CHUNK, self.size - have)):
                         out.write(chunk)
                         out.flush()
                         there.update(chunk)
-                        self._grown(self.have + len(chunk))
+                        have += len(chunk)
+                        self._grown(min(have, self.size - 1))
                 finally:
                     connection.close()
-            if self.have != self.size or "sha256:" + there.hexdigest() != self._digest:
+                if have < self.size:
+                    raise ValueError("the connection broke")
+            if have != self.size or "sha256:" + there.hexdigest() != self._digest:
                 out.truncate(0)
                 self._grown(0)
                 raise ValueError("these are other bytes")
+            self._grown(have)
 
     def _grown(self, have: int) -> None:
         with self._changed:
