@@ -31,6 +31,13 @@ def ssh(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     monkeypatch.setenv("PATH", f"{folder}/bin:/usr/bin:/bin")
 
 
+def via_spark(folder: Path) -> way.Via:
+    """The way of an image to one machine, through its relay."""
+    store = Store(folder / "store")
+    parcel = Parcel("x", store.put(image_manifest()), Digest.of(b"{}"), frozenset(), "linux/arm64", None)
+    return way.Via("spark", ["spark"], parcel, store)
+
+
 FLOOD = f"exec {sys.executable} -IS -c 'import os\nwhile True: os.write(2, bytes(65536))'"
 
 
@@ -66,11 +73,7 @@ def test_a_relay_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.Monkey
     ssh(tmp_path, monkeypatch, "echo ready; exec sleep 60")
     monkeypatch.setattr(way, "_ANSWER", 0.5)
     monkeypatch.setattr(way, "_BEAT", 60.0)
-    data = image_manifest()
-    store = Store(tmp_path / "store")
-    parcel = Parcel("x", store.put(data), Digest.of(b"{}"), frozenset(), "linux/arm64", None)
-    via = way.Via("spark", ["spark"], parcel, store)
-    with limit(20), via, fails(EngineError, "deploy-relay-failed"), via.way("spark"):
+    with limit(20), via_spark(tmp_path) as via, fails(EngineError, "deploy-relay-failed"), via.way("spark"):
         pass
 
 
@@ -79,14 +82,12 @@ def test_a_relay_that_does_not_answer_holds_up_no_signal(
     script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ssh(tmp_path, monkeypatch, f"echo >>{tmp_path}/begun; {script}")
-    store = Store(tmp_path / "store")
-    parcel = Parcel("x", store.put(image_manifest()), Digest.of(b"{}"), frozenset(), "linux/arm64", None)
 
     def wait(via: way.Via) -> None:
         with contextlib.suppress(EngineError), via.way("spark"):
             pass
 
-    with limit(45), pytest.raises(KeyboardInterrupt), way.Via("spark", ["spark"], parcel, store) as via:
+    with limit(45), pytest.raises(KeyboardInterrupt), via_spark(tmp_path) as via:
         threading.Thread(target=wait, args=(via,), daemon=True).start()
         while not (tmp_path / "begun").exists():
             time.sleep(0.05)
@@ -112,9 +113,7 @@ def test_a_relay_with_odd_answers(name: str, tmp_path: Path, monkeypatch: pytest
     script = f"echo ready; read a; read b; cat {tmp_path}/port; while read c; do cat {tmp_path}/counts; done"
     ssh(tmp_path, monkeypatch, script)
     monkeypatch.setattr(way, "_BEAT", 60.0)
-    store = Store(tmp_path / "store")
-    parcel = Parcel("x", store.put(image_manifest()), Digest.of(b"{}"), frozenset(), "linux/arm64", None)
-    with limit(20), way.Via("spark", ["spark"], parcel, store) as via:
+    with limit(20), via_spark(tmp_path) as via:
         if port == "5050":
             with via.way("spark") as found:
                 assert found.moved() == {}
