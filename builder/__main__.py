@@ -185,7 +185,9 @@ def _failed(text: str, code: int) -> int:
 
 
 def _os_error(error: OSError) -> str:
-    where = f": {error.filename}".replace("\n", "\\n") if error.filename is not None else ""
+    from builder.text import one_line
+
+    where = one_line(f": {error.filename}") if error.filename is not None else ""
     return f"builder: {error.strerror or error}{where} [os-error]\n  next:  check permissions and free space there"
 
 
