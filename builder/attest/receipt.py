@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from threading import Lock
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from builder.digest import Digest
 from builder.errors import PinError
 from builder.jsontext import parse_json
 from builder.model.canonical import canonical
-from builder.model.plan import Plan, PlannedLayer
+
+if TYPE_CHECKING:
+    from builder.model.plan import Plan, PlannedLayer
 
 Kind = Literal["deb", "wheel", "source", "file", "toolchain", "base"]
 _INPUTS: tuple[Kind, ...] = ("deb", "wheel", "source")
@@ -47,12 +49,10 @@ class Ledger:
         self._seen: set[Used] = set()
         self._lock = Lock()
 
-    def file(self, name: str) -> Used:
-        """The locked input of this file name. Raises PinError when the lock has none."""
-        for kind in _INPUTS:
-            if (found := self._locked.get((kind, name))) is not None:
-                return found
-        raise self._refusal(name, "it is not in the lock")
+    def read_input(self, name: str, digest: Digest) -> None:
+        """Record a read of the locked input of this file name, as `read` does."""
+        kind = next((kind for kind in _INPUTS if (kind, name) in self._locked), _INPUTS[0])
+        self.read(Used(kind, name, digest))
 
     def read(self, item: Used) -> None:
         """Record a read, with the digest of the bytes that were read. Raises PinError when they are not locked."""

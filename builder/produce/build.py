@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -48,6 +49,8 @@ class Builder:
         self._listener = listener
         self._log = log
         self._packers = Packers(store)
+        self._largest = 1
+        """The largest size of a layer that is made."""
         self._received: dict[str, int] = {}
         """The bytes that have arrived of each input that was missing."""
 
@@ -59,6 +62,7 @@ class Builder:
         # An engine's tasks mostly wait here, so they get workers of their own.
         schedule = Schedule(self.jobs + (engine.workers if engine else 1))
         tasks = self._tasks(schedule, needs.layers, engine)
+        self._largest = max(map(_size, needs.layers))
         # Inputs of engine builds are fetched in parallel to the others; every file is fetched once.
         urgent = {item.digest: item for layer, _ in tasks if self._is_urgent(layer) for item in layer.inputs}
         others = {i.digest: i for layer, _ in tasks for i in layer.inputs if i.digest not in urgent}
@@ -79,7 +83,7 @@ class Builder:
         own = f"toolchain-{host_architecture()}"
 
         def order(layer: PlannedLayer) -> tuple[bool, bool, int]:
-            return layer.id != own, not self._is_urgent(layer), -sum(item.size for item in layer.inputs)
+            return layer.id != own, not self._is_urgent(layer), -_size(layer)
 
         urgent = sum(map(self._is_urgent, layers))
         for layer in sorted(layers, key=order):
@@ -159,8 +163,8 @@ class Builder:
         self._report(layer, "building" if layer.producer == "dockerfile" else "packing")
         if layer.producer == "files":
             compression = "none" if self._is_toolchain(layer) else self.plan.compression
-            threads = max(1, self.jobs // 4)
-            return self._packers.produce(layer, compression=compression, threads=threads, progress=progress)
+            threads, nice = max(1, self.jobs // 4), self._nice(layer)
+            return self._packers.produce(layer, compression=compression, threads=threads, nice=nice, progress=progress)
         assert engine is not None
         return produce_dockerfile(
             self.store,
@@ -180,6 +184,13 @@ class Builder:
             cancel=schedule.cancelled,
         )
 
+    def _nice(self, layer: PlannedLayer) -> int:
+        """What gives a layer processor time in proportion to its size, so that all layers end together.
+
+        One more takes a fifth of the time (sched(7)). What waits for the toolchain's root is longer than any layer.
+        """
+        return 0 if self._is_toolchain(layer) else min(19, round(math.log(self._largest / _size(layer), 1.25)))
+
     def _toolchain(self) -> tuple[str, LayerRecord]:
         """The root that stages start from on this machine: its id and record."""
         own = f"toolchain-{host_architecture()}"
@@ -190,3 +201,8 @@ class Builder:
 
     def _report(self, layer: PlannedLayer, state: State, done: int = 0, total: int = 0, detail: str = "") -> None:
         self._listener(Event(layer.id, state, done, total, detail))
+
+
+def _size(layer: PlannedLayer) -> int:
+    """Bytes of the layer's inputs, at least 1."""
+    return sum(item.size for item in layer.inputs) or 1

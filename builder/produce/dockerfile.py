@@ -88,7 +88,7 @@ def produce_dockerfile(
         record = write_layer(store, tree, compression=compression, threads=jobs, progress=progress)
         return with_receipt(store, layer, record, ledger)
     except UnpackError as error:
-        raise unpack_failed(layer, error) from error
+        raise unpack_failed(layer.id, error) from error
     finally:
         remove(work)
 
@@ -97,7 +97,7 @@ def _read(store: Store, layer: PlannedLayer, context: Path, ledger: Ledger) -> N
     """Record the files of the context in the ledger, hashed after the engine ran: none may have changed in between."""
     for item in layer.inputs:
         store.verify(item.digest)  # the same file, or the file that it was copied from
-        ledger.read(replace(ledger.file(item.file), digest=hash_of(context / "inputs" / item.file)))
+        ledger.read_input(item.file, hash_of(context / "inputs" / item.file))
     for path in layer.context:
         ledger.read(Used("file", path, hash_of(context / path)))
 

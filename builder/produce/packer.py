@@ -13,22 +13,27 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
+from builder.attest.receipt import Ledger
 from builder.errors import BuilderError, EngineError
-from builder.model.plan import PlannedLayer
-from builder.produce.files import produce_files
+from builder.produce.files import Packed, pack, with_receipt
 from builder.store.records import LayerRecord
 from builder.store.store import Store
 
+if TYPE_CHECKING:
+    # pydantic would be half of the time that a packer takes to start.
+    from builder.model.plan import PlannedLayer
+
 WORTH = 32 << 20
-"""Bytes of inputs from which a layer is worth a process, which takes a third of a second to start."""
+"""Bytes of inputs from which a layer is worth a process, which takes a sixth of a second to start."""
 _EACH = 0.1
 """Seconds between two reports of a packer."""
 _PATIENCE = 0.5
@@ -41,6 +46,8 @@ _ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": f"{32 << 20}", "MALLOC_TRIM_THRESHOLD_":
 class _Packer:
     process: subprocess.Popen[bytes]
     connection: Connection
+    nice: int = 0
+    """What was added to its nice value. Without privileges, a process cannot lower it again."""
 
 
 class Packers:
@@ -57,25 +64,31 @@ class Packers:
         self._one_spool = Lock()
 
     def produce(
-        self, layer: PlannedLayer, *, compression: str, threads: int, progress: Callable[[int], None]
+        self, layer: PlannedLayer, *, compression: str, threads: int, nice: int, progress: Callable[[int], None]
     ) -> LayerRecord:
-        """As `produce_files`, in a process; a layer that is not worth a process is made in this one.
+        """Make the blob of a `files` layer and its receipt; a layer that is not worth a process is made in this one.
 
-        Raises EngineError also when the process is killed.
+        nice: added to the nice value of the process. progress: called with the number of bytes of tar written; it
+        cancels by raising. Raises PinError, InvalidError or EngineError, also when the process is killed.
         """
         assert layer.spec is not None
+        ledger = Ledger(layer)
+        worth = sum(item.size for item in layer.inputs) >= WORTH
+        make = partial(self._elsewhere, nice) if worth else partial(pack, self._store)
         # Debian packages need temporary space for their contents; one root at a time keeps that below a gigabyte.
         with self._one_spool if layer.spec["debs"] else contextlib.nullcontext():
-            if sum(item.size for item in layer.inputs) < WORTH:
-                return produce_files(self._store, layer, compression=compression, threads=threads, progress=progress)
-            return self._elsewhere(layer, compression, threads, progress)
+            record, read = make(layer.id, layer.spec, compression=compression, threads=threads, progress=progress)
+        for name, digest in read:
+            ledger.read_input(name, digest)
+        return with_receipt(self._store, layer, record, ledger)
 
     def _elsewhere(
-        self, layer: PlannedLayer, compression: str, threads: int, progress: Callable[[int], None]
-    ) -> LayerRecord:
-        packer = self._free()
+        self, nice: int, layer: str, spec: Mapping[str, Any], *, progress: Callable[[int], None], **options: str | int
+    ) -> Packed:
+        packer = self._free(nice)
         try:
-            packer.connection.send((layer, compression, threads))
+            packer.connection.send((nice - packer.nice, layer, spec, options))
+            packer.nice = nice
             while isinstance(answer := _received(packer.connection, progress), int):
                 progress(answer)
         except (EOFError, ConnectionError):
@@ -88,13 +101,17 @@ class Packers:
             self._idle.append(packer)
         if isinstance(answer, BaseException):
             raise answer
-        self._store.claim(answer.digest, answer.listing, *filter(None, [answer.receipt]))
+        self._store.claim(answer[0].digest, answer[0].listing)
         return answer
 
-    def _free(self) -> _Packer:
+    def _free(self, nice: int) -> _Packer:
+        """A packer whose nice value is not larger yet: an idle one, or one that takes the place of another."""
         with self._lock:
-            if self._idle:
+            self._idle.sort(key=lambda packer: (packer.nice <= nice, packer.nice))
+            if self._idle and self._idle[-1].nice <= nice:
                 return self._idle.pop()
+            if self._idle:
+                self._idle.pop().connection.close()
             ours, theirs = Pipe()
             with theirs:
                 # The modules of this process, and with -P none of the folder that it was started in.
@@ -130,20 +147,20 @@ class Packers:
                     packer.process.wait()
 
 
-def _received(connection: Connection, progress: Callable[[int], None]) -> int | Exception | LayerRecord:
+def _received(connection: Connection, progress: Callable[[int], None]) -> int | Exception | Packed:
     """The next report or result of a packer. progress: called while there is none; it raises to cancel."""
     while not connection.poll(0.2):
         progress(0)
-    received: int | Exception | LayerRecord = connection.recv()
+    received: int | Exception | Packed = connection.recv()
     return received
 
 
-def _ended(layer: PlannedLayer, status: int) -> EngineError:
+def _ended(layer: str, status: int) -> EngineError:
     how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
     return EngineError(
         f"the process that packs the layer ended with {how}",
         id="packer-ended",
-        where=f"layer {layer.id}",
+        where=f"layer {layer}",
         cause="this machine may have too little memory",
         next="run the command again with fewer --jobs",
     )
@@ -154,10 +171,11 @@ def work(root: str, descriptor: int) -> None:
     store = Store(Path(root))
     with Connection(descriptor) as connection, contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
-            layer, compression, threads = connection.recv()
+            nice, layer, spec, options = connection.recv()
+            os.nice(nice)
             report = _Report(connection)
             try:
-                made = produce_files(store, layer, compression=compression, threads=threads, progress=report.add)
+                made = pack(store, layer, spec, progress=report.add, **options)
             except (BrokenPipeError, ConnectionResetError):
                 raise
             except Exception as error:

@@ -22,8 +22,6 @@ from place import MODULES, Place, remove
 
 from builder.model.inputs import Input
 from builder.model.plan import Plan, PlannedLayer
-from builder.produce.build import Builder
-from builder.produce.survey import survey
 from builder.store.store import Store
 from builder.unpack.wheels import record_hash
 
@@ -69,7 +67,7 @@ def cores(place: Place) -> Iterator[Row]:
     two: list[list[Sample]] = []
     for count in (count for count in COUNTS if count <= len(available)):
         chosen = ",".join(map(str, available[:count]))
-        words = f"taskset -c {chosen} {sys.executable} {__file__}"
+        words = f"taskset -c {chosen} {sys.executable} {Path(__file__).with_name('layersof.py')}"
         ours = Command(f"{words} {store} {count}", {"PYTHONPATH": MODULES})
         theirs = Command(f"ls -d {alone}/* | xargs -P {count} -I% {words} % 1", {"PYTHONPATH": MODULES})
         before = (partial(fresh, store, plan), partial(fresh_apart, count))
@@ -146,14 +144,3 @@ def _planned(layer: PlannedLayer, inputs: Sequence[Input]) -> PlannedLayer:
     spec = {**(layer.spec or {}), "root": False, "debs": [], "wheels": wheels, "files": [], "shared": []}
     key = hashlib.sha256("".join(item.sha256 for item in inputs).encode()).hexdigest()
     return replace(layer, key=key, root=False, inputs=tuple(inputs), spec=spec)
-
-
-def build(store: Store, jobs: int) -> None:
-    """Make all layers of the plan in the store's folder."""
-    plan = pickle.loads((store.root / "plan").read_bytes())
-    quiet: dict[str, Any] = {"listener": lambda event: None, "log": lambda line: None, "offline": True}
-    Builder(store, plan, engine=lambda: None, jobs=jobs, **quiet).run(survey(store, plan))  # type: ignore[arg-type, return-value]
-
-
-if __name__ == "__main__":
-    build(Store(Path(sys.argv[1])), int(sys.argv[2]))

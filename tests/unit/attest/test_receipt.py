@@ -56,7 +56,7 @@ def test_an_input_that_is_not_locked_is_refused(compiled: PlannedLayer) -> None:
         with fails(PinError, "input-not-as-locked"):
             Ledger(compiled).read(item)
     with fails(PinError, "input-not-as-locked"):
-        Ledger(compiled).file("other.whl")
+        Ledger(compiled).read_input("other.whl", ROOT.digest)
 
 
 @pytest.mark.parametrize("number", range(3))

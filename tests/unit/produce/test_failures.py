@@ -16,7 +16,7 @@ from builder.engine.interface import host_architecture
 from builder.errors import EngineError, ExitCode, InvalidError, NetworkError, PinError
 from builder.events import Event
 from builder.model.plan import Plan
-from builder.produce.files import produce_files
+from builder.produce.packer import Packers
 from builder.store.store import Store
 from tests.support.engine import FakeEngine
 from tests.support.errors import fails
@@ -204,8 +204,8 @@ def test_a_root_can_be_cancelled_before_each_of_its_packages(
 
     verified: list[str] = []
     monkeypatch.setattr(runner.store, "verify", verified.append)
-    with pytest.raises(KeyboardInterrupt):
-        produce_files(runner.store, root, compression="zstd", threads=1, progress=progress)
+    with pytest.raises(KeyboardInterrupt), Packers(runner.store) as packers:
+        packers.produce(root, compression="zstd", threads=1, nice=0, progress=progress)
     assert asked == [0, 0]
     assert verified == [root.inputs[0].digest]
     assert runner.temporary() == []

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -35,8 +39,10 @@ def layers(
     return {layer.id: layer for layer in plan.layers}
 
 
-def made(packers: Packers, layer: PlannedLayer, progress: Callable[[int], None] = lambda count: None) -> Any:
-    return packers.produce(layer, compression="zstd", threads=1, progress=progress)
+def made(
+    packers: Packers, layer: PlannedLayer, progress: Callable[[int], None] = lambda count: None, nice: int = 0
+) -> Any:
+    return packers.produce(layer, compression="zstd", threads=1, nice=nice, progress=progress)
 
 
 def pids(packers: Packers) -> list[int]:
@@ -53,6 +59,18 @@ def test_a_process_makes_the_same_layers_one_after_the_other(layers: dict[str, P
         assert len(pids(packers)) == 1
     assert sum(counts) > 20_000
     assert packers._all[0].process.poll() == 0
+
+
+def test_a_process_gets_the_nice_value_of_its_layer(layers: dict[str, PlannedLayer], store: Store) -> None:
+    """It cannot lower its own one again: another process makes a layer that has to be faster."""
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    with Packers(store) as packers:
+        for nice in (1, 3, 3, 2):
+            made(packers, layers["wheels-alpha"], nice=nice)
+        first, second = pids(packers)
+        assert packers._all[0].process.wait(2) == 0
+        assert os.getpriority(os.PRIO_PROCESS, second) == own + 2
+    assert first != second
 
 
 def test_what_a_process_refuses_is_the_same_error(layers: dict[str, PlannedLayer], store: Store) -> None:
@@ -111,3 +129,29 @@ def test_a_process_imports_nothing_of_the_folder_it_is_started_in(
     monkeypatch.chdir(tmp_path)
     with Packers(store) as packers:
         assert made(packers, layers["wheels-alpha"]).digest
+
+
+def test_a_process_starts_without_pydantic() -> None:
+    """It would be half of the time that a process takes to start."""
+    code = "import sys; from builder.produce.packer import work; sys.exit('pydantic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_layers_get_processor_time_in_proportion_to_their_sizes(
+    make_plan: MakePlan, mirror: Mirror, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, tuple[int, int]] = {}
+
+    def produce(self: Packers, layer: PlannedLayer, *, nice: int, **options: Any) -> Any:
+        given[layer.id] = nice, sum(item.size for item in layer.inputs)
+        return produce_here(self, layer, nice=nice, **options)
+
+    produce_here = Packers.produce
+    monkeypatch.setattr(Packers, "produce", produce)
+    runner.build(make_plan())
+    assert all(nice == 0 for name, (nice, _) in given.items() if name.startswith("toolchain"))
+    others = sorted(pair for name, pair in given.items() if not name.startswith("toolchain"))
+    assert len({nice for nice, _ in others}) > 1
+    for (nice, larger), (other, smaller) in itertools.pairwise(others):
+        # A step is a fifth of the time (sched(7)).
+        assert other == 19 or abs(other - nice - math.log(larger / smaller, 1.25)) <= 1
