@@ -77,7 +77,7 @@ def cores(place: Place) -> Iterator[Row]:
         peer: dict[str, Any] = {"peer": "equal layers, nothing shared", "theirs": found[1]} if found[1:] else {}
         yield Row("cores", work, found[0], size=count, **peer)
         if count == 16:
-            note = f"what shares nothing takes {median(found[1]) / median(two[1]):.2f} of its time on two"
+            note = f"what shares nothing takes {median(found[1]) / median(two[1]):.3f} of its time on two"
             yield Row("cores", work, found[0], "2 processors", two[0], 1 / 6, note)
 
 
