@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import gc
 import inspect
 import re
 from collections.abc import Callable
@@ -201,7 +202,11 @@ def declared(module: str, function: str) -> Callable[..., Any]:
 
     @functools.wraps(namespace[function])
     def body(**values: Any) -> Any:
-        return getattr(import_module(module), function)(**values)
+        command = getattr(import_module(module), function)
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
+        return command(**values)
 
     return body
 

@@ -28,6 +28,17 @@ for command in sys.argv[1:]:
     run_and_report([command])
     print("LOADED", *sys.modules)
 """
+COLLECTOR = """
+import gc
+from builder import __main__
+run, states = __main__.run_and_report, []
+def run_and_report():
+    states.append(gc.isenabled())
+    run()
+    print("COLLECTOR", states[0], gc.isenabled())
+__main__.run_and_report = run_and_report
+__main__.main()
+"""
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -71,6 +82,19 @@ def test_only_the_called_command_is_imported(cli: Cli) -> None:
     modules = {f"builder.cli.{module.partition(':')[0]}" for module, _ in COMMANDS.values()}
     loaded = [modules & set(line.split()) for line in done.stdout.splitlines() if line.startswith("LOADED ")]
     assert loaded == [set(), {"builder.cli.recipe.rules"}]
+
+
+def test_a_command_runs_with_the_garbage_collector_which_its_imports_do_without(cli: Cli) -> None:
+    cli.write()
+    done = subprocess.run(
+        [sys.executable, "-c", COLLECTOR, "list", "bases"],
+        env=cli.environment({}),
+        cwd=cli.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "COLLECTOR False True"
 
 
 def test_a_misspelt_command_is_2_and_suggests_another(cli: Cli) -> None:
