@@ -49,6 +49,7 @@ from builder.store.removal import remove
 SMALL = 64 << 20
 """Bytes; the limit of blobs that are read in one piece: manifests, configs and receipts."""
 
+_FOLDERS = ("blobs", "blobs/sha256", "tmp", "layers", "images", "locks")
 _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# This folder is the store of `builder`; it can be rebuilt.\n"
 
 
@@ -73,9 +74,10 @@ class Store(Blobs):
         super().__init__(root, root / "tmp")
         self.claims = Claims(self.root, self.tmp, self.owner)
         try:
-            (self.root / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
-            for folder in ("tmp", "layers", "images", "locks"):
+            self.root.mkdir(parents=True, exist_ok=True)
+            for folder in _FOLDERS:
                 (self.root / folder).mkdir(exist_ok=True)
+            self._check_folders()
             # "x" creates a new file only, also where a link of this name leads to no file.
             with contextlib.suppress(FileExistsError), (self.root / "CACHEDIR.TAG").open("x") as tag:
                 tag.write(_TAG)
@@ -89,6 +91,20 @@ class Store(Blobs):
     def unpacked(self) -> Path:
         """The folder of images that are unpacked to run without a daemon; processes that use it claim "run"."""
         return self.root / "run"
+
+    def _check_folders(self) -> None:
+        """Raises NotRegularError for a link in place of a folder: `gc` would empty the folder that it leads to.
+
+        Who may open a lock can hold it for ever, so only those may who may write to the store.
+        """
+        for name in (*_FOLDERS, "run", "results"):
+            if (path := self.root / name).is_symlink():
+                raise NotRegularError(errno.ELOOP, "a link", str(path))
+        locks, writers = self.root / "locks", self.root.stat().st_mode & 0o022
+        mode = locks.stat().st_mode & 0o7777
+        if closed := mode & 0o077 & ~(writers * 7 // 2):
+            with contextlib.suppress(OSError):
+                locks.chmod(mode & ~closed)
 
     def claim(self, *names: str) -> None:
         """Claim digests of blobs and paths below the root, so that `builder gc` keeps them while this process lives."""

@@ -94,6 +94,35 @@ def test_the_error_of_a_lock_names_the_file(tmp_path: Path, kind: str) -> None:
     assert caught.value.where == str(store.root / "locks" / KEY)
 
 
+@pytest.mark.parametrize("place", ["blobs", "blobs/sha256", "tmp", "layers", "images", "locks", "run", "results"])
+def test_a_link_in_place_of_a_folder_is_refused(tmp_path: Path, place: str) -> None:
+    """`gc` would remove the files of the folder that it leads to."""
+    store, outside = Store(tmp_path / "store"), tmp_path / "outside"
+    (outside / "sha256").mkdir(parents=True)
+    files = [outside / "sha256" / "mine", outside / f"{ENDED}-mine"]
+    for file in files:
+        file.write_text("mine")
+    shutil.rmtree(store.root / place, ignore_errors=True)
+    (store.root / place).symlink_to(outside)
+    with fails(EngineError, "store-file-not-regular") as caught:
+        collect(Store(store.root), Policy(older_than=0), dry_run=False)
+    assert caught.value.where == str(store.root / place) and all(file.is_file() for file in files)
+
+
+@pytest.mark.parametrize(("root", "before", "after"), [(0o755, 0o755, 0o700), (0o775, 0o775, 0o770), (0o755, 0, 0o700)])
+def test_only_those_who_may_write_to_a_store_can_hold_its_locks(
+    tmp_path: Path, root: int, before: int, after: int
+) -> None:
+    """flock(2) needs the right to read alone, and a build would wait for as long as somebody holds its lock."""
+    folder = tmp_path / "store"
+    if before:
+        (folder / "locks").mkdir(parents=True)
+        (folder / "locks").chmod(before)
+        folder.chmod(root)
+    assert Store(folder).claims is not None
+    assert (folder / "locks").stat().st_mode & 0o777 == after
+
+
 @pytest.mark.parametrize("kind", ["own", "writable by all", "of another user"])
 def test_a_file_that_others_can_write_to_is_copied(tmp_path: Path, kind: str) -> None:
     """A blob that is the same file as one of a mirror would change with it, after it was compared with its digest."""
