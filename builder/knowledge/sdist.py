@@ -64,7 +64,7 @@ def _is(path: Path, sha256: str) -> bool:
 
 
 def update_table(version: str, folder: Path) -> Table | None:
-    """Write the option table of `version`; returns it if it changed. folder: the cache of source distributions.
+    """Write the option table of `version`; returns it if it changed. folder: where the source distribution goes.
 
     Raises UsageError when `version` is not a released version, PinError, NetworkError, InvalidError.
     """

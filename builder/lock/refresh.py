@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
 from builder.atomic import staged
 from builder.errors import BuilderError
@@ -115,12 +117,12 @@ def _update_table(context: LockContext, version: str, report: LockReport) -> Non
     # Imported here: the package index is needed for option tables only.
     from builder.knowledge.sdist import update_table
     from builder.knowledge.table import load_table
-    from builder.store.store import default_root
 
     context.say(f"reading the options of vllm {version}")
     old = load_table(version)
     try:
-        changed = update_table(version, default_root().parent / "builder-sdists")
+        with tempfile.TemporaryDirectory(prefix="builder-sdist-") as folder:
+            changed = update_table(version, Path(folder))
     except BuilderError as error:
         if not context.keep_going:
             raise
