@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import requests
 
-from builder.registry.connection import Adapter
+from builder.engine.connection import Adapter
 
 _CHUNK = 1 << 16
 _LINE = 4 << 20

@@ -15,6 +15,7 @@ import docker.errors
 import requests
 from docker.transport.unixconn import UnixHTTPConnection
 
+from builder.engine.connection import Adapter
 from builder.engine.httpread import CheckedResponse
 from builder.errors import EngineError
 from builder.events import Event, Listener, State
@@ -49,6 +50,8 @@ def bound(api: Any) -> None:
     """Let a client of the SDK read answers within bounds, and send no login of ~/.netrc."""
     api.hooks["response"].append(bounded)
     api.auth = lambda request: request
+    for scheme in {"http://", "https://"} & api.adapters.keys():
+        api.mount(scheme, Adapter())  # of a daemon behind TCP
     # A small answer that is compressed may unpack to gigabytes.
     api.headers["Accept-Encoding"] = "identity"
 

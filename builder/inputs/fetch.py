@@ -225,7 +225,7 @@ def new_session() -> requests.Session:
     """An HTTP session for mirrors, with this machine's proxies and certificates."""
     import requests
 
-    from builder.registry.connection import Adapter
+    from builder.engine.connection import Adapter
 
     session = requests.Session()
     for scheme in ("https://", "http://"):

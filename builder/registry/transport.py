@@ -141,7 +141,7 @@ class Transport:
     def _pool(self) -> HTTPAdapter:
         with self._lock:
             if self._connections is None:
-                from builder.registry.connection import Adapter
+                from builder.engine.connection import Adapter
 
                 self._connections = Adapter(pool_connections=_CONNECTIONS, pool_maxsize=_CONNECTIONS)
             return self._connections

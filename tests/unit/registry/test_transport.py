@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from builder.engine.connection import Adapter, CheckedResponse
 from builder.errors import NetworkError
 from builder.model.reference import Reference
 from builder.oci.manifest import parse_manifest
 from builder.registry.auth import Credentials, Login
-from builder.registry.connection import Adapter, CheckedResponse
 from builder.registry.errors import TransientError
 from builder.registry.transport import Transport, next_url
 from builder.retry import RetryPolicy

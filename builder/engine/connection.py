@@ -9,14 +9,22 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from builder.engine.httpread import CheckedResponse
+from builder.parallel import every
 
 
 class _Connection(HTTPConnection):
     response_class = CheckedResponse
 
+    def _new_conn(self) -> Any:
+        """Look the host's name up and connect: in a thread, as no signal ends the wait for a silent name server."""
+        return every(lambda make: make(), [super()._new_conn])[0]
+
 
 class _TLSConnection(HTTPSConnection):
     response_class = CheckedResponse
+
+    def _new_conn(self) -> Any:
+        return every(lambda make: make(), [super()._new_conn])[0]
 
 
 class _Pool(HTTPConnectionPool):
