@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import asdict
 from typing import Annotated
 
@@ -11,9 +12,10 @@ from builder.cli.options import JsonOption
 from builder.cli.output import print_json, print_table, say
 from builder.digest import Digest, is_digest
 from builder.errors import UsageError
+from builder.folders import search_path
 from builder.lock.findings import Change, LockReport, raise_for
 from builder.lock.refresh import refresh
-from builder.lock.selection import LockContext
+from builder.lock.selection import LockContext, alone
 from builder.lock.verify import verify
 from builder.project import Project
 
@@ -48,13 +50,14 @@ def lock(
         raise UsageError("--check excludes --update and --keep-going", id="lock-options-conflict")
     if remote and not check:
         raise UsageError("--remote needs --check", id="lock-remote-without-check", next="builder lock --check --remote")
-    context = LockContext(
-        Project(), names or (), writing=not check, update=update, keep_going=keep_going, remote=remote, say=say
-    )
-    if check:
-        _check(context, json_)
-    else:
-        _refresh(context, json_)
+    with contextlib.nullcontext() if check else alone(search_path()[0], say):
+        context = LockContext(
+            Project(), names or (), writing=not check, update=update, keep_going=keep_going, remote=remote, say=say
+        )
+        if check:
+            _check(context, json_)
+        else:
+            _refresh(context, json_)
 
 
 def _check(context: LockContext, json_: bool) -> None:

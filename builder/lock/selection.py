@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +17,7 @@ from builder.model.base import Base
 from builder.model.lock import LockRequests, SourceLock
 from builder.model.lockfile import load_requests
 from builder.project import Project
+from builder.store.claims import try_lock
 from builder.text import closest
 
 GROUPS = ("bases", "sections", "sources")
@@ -175,3 +179,29 @@ class LockContext:
 
 def _union(one: tuple[str, ...], other: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*one, *other)))
+
+
+@contextlib.contextmanager
+def alone(root: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Wait for other commands that write to the project at `root`, and make later ones wait; no file is left behind.
+
+    Each reads the requests and sections that it then replaces. say: receives a line when there is one. Without effect
+    on a file system without locks. Raises OSError.
+    """
+    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        waits = False
+        while not _try_lock(handle):
+            if not waits:
+                say(f"waits for another command that writes to {root.resolve()}")
+            waits = True
+            time.sleep(0.05)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _try_lock(handle: int) -> bool:
+    with contextlib.suppress(OSError):
+        return try_lock(handle)
+    return True

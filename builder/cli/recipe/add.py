@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +23,7 @@ from builder.lock.findings import LockReport
 from builder.lock.freshness import REQUESTS, entries
 from builder.lock.refresh import refresh
 from builder.lock.requesting import with_request
-from builder.lock.selection import LockContext
+from builder.lock.selection import LockContext, alone
 from builder.model.base import Base
 from builder.model.lock import DebLock, DebRequest, WheelLock, WheelRequest
 from builder.model.textfile import read_own
@@ -106,13 +106,14 @@ def add(
         checks=made.checks,
     )
     text = with_schema("layer", folder, layer, text)
-    if read_own(layer) not in (None, text):
-        raise UsageError(
-            f"{layer} exists already, with other contents",
-            id="add-layer-exists",
-            next="remove it, or choose another name",
-        )
-    _write(folder, layer, text, made)
+    with alone(folder, say):
+        if read_own(layer) not in (None, text):
+            raise UsageError(
+                f"{layer} exists already, with other contents",
+                id="add-layer-exists",
+                next="remove it, or choose another name",
+            )
+        _write(folder, layer, text, made)
     locked = Project().section(made.section).entries
     what = "wheel" if kind == "wheels" else "package"
     say(f"{counted(len(locked), what)}, {size(sum(item.size for item in locked))}, on {chosen.name}")
@@ -124,10 +125,11 @@ def _write(folder: Path, layer: Path, text: str, made: _Addition) -> None:
     requests = folder / "recipes/locks" / REQUESTS
     before = read_own(requests)
     before = before if before is not None else with_schema("requests", folder, requests, "")
-    with _undone_after_an_error(requests, layer):
-        for path, content in ((requests, with_request(before, made.section, made.request)), (layer, text)):
+    contents = {requests: with_request(before, made.section, made.request).encode(), layer: text.encode()}
+    with _undone_after_an_error(contents):
+        for path, content in contents.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_file(path, content.encode())
+            write_file(path, content)
         Project().layer(layer.parent.name)
         refresh(LockContext(Project(), [made.section], writing=True, update=True, say=say), LockReport())
     for kind in ("layer", "requests"):
@@ -261,13 +263,15 @@ def _locks(project: Project, base: Base, kind: str, layer: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def _undone_after_an_error(*paths: Path) -> Iterator[None]:
-    """Put these files back as they were when the block fails."""
-    before = {path: read_regular(path, _LARGEST) if path.exists() else None for path in paths}
+def _undone_after_an_error(contents: Mapping[Path, bytes]) -> Iterator[None]:
+    """Put files back as they were when the block fails, but not one that has other contents than the block writes."""
+    before = {path: read_regular(path, _LARGEST) if path.exists() else None for path in contents}
     try:
         yield
     except BaseException as error:
         for path, content in before.items():
+            if not path.exists() or read_regular(path, _LARGEST) != contents[path]:
+                continue
             if content is not None:
                 write_file(path, content)
             else:

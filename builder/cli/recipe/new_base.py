@@ -9,6 +9,7 @@ from builder.cli.output import say, size
 from builder.cli.recipe.schema import with_schema, write_schema
 from builder.errors import UsageError
 from builder.folders import own_root, shipped_root
+from builder.lock.selection import alone
 from builder.model.textfile import read_text
 from builder.project import Project
 
@@ -26,11 +27,12 @@ def new_base(name: str, version: str | None) -> None:
 
     own, shipped = own_root(), shipped_root()
     project = Project((own,) if own == shipped else (own, shipped))
-    check_name(project, name)
-    made = make_base(project, name, version, say)
-    base, path = made.base, made.files[0]
-    write_file(path, with_schema("base", own, path, read_text(path)).encode())
-    write_schema("base", own)
+    with alone(own, say):
+        check_name(project, name)
+        made = make_base(project, name, version, say)
+        base, path = made.base, made.files[0]
+        write_file(path, with_schema("base", own, path, read_text(path)).encode())
+        write_schema("base", own)
     for path in made.files:
         print(path.relative_to(own))
     wheels = project.section(base.stack.wheels).entries if base.stack else ()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from builder.errors import PinError
 from builder.lock.freshness import check
 from builder.lock.requesting import with_request
 from builder.lock.seal import sealed, versions_digest
@@ -76,6 +80,38 @@ def test_a_request_that_cannot_be_resolved_leaves_no_file(own: Cli) -> None:
     assert not (project / "dockerfiles/layers/extra/layer.yaml").exists()
     assert not (project / "recipes/locks/requests.yaml").exists()
     assert not (project / "dockerfiles/layers/extra").exists()
+
+
+def test_a_request_that_another_command_writes_meanwhile_stays(own: Cli) -> None:
+    """Two at once each read the requests, and the second to write them forgot those of the first."""
+    assert own("list").code == 0
+    requests = own.folder / "project/recipes/locks/requests.yaml"
+    other = os.open(own.folder / "project", os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)
+
+    def end() -> None:
+        requests.write_text("x-other: 1\n")
+        os.close(other)
+
+    timer = threading.Timer(1, end)
+    timer.start()
+    done = own(*ADD)
+    timer.join()
+    assert done.code == 0 and "waits for another command" in done.err
+    assert {"x-other", "wheels"} <= parse_yaml(requests.read_text(), "").keys()
+
+
+def test_an_edit_while_a_request_cannot_be_resolved_stays(own: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = own.folder / "project/recipes/locks/requests.yaml"
+
+    def edit(*_: object) -> None:
+        requests.write_text("x-mine: 1\n")
+        raise PinError("nothing fits", id="lock-wheels-unresolvable")
+
+    monkeypatch.setattr("builder.cli.recipe.add.refresh", edit)
+    assert own(*ADD).code == 4
+    assert requests.read_text() == "x-mine: 1\n"
+    assert not (own.folder / "project/dockerfiles/layers/extra").exists()
 
 
 WRONG: list[tuple[tuple[str, ...], str]] = [
