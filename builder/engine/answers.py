@@ -90,6 +90,15 @@ def agreed(version: Any) -> str:
     return version
 
 
+def settings(found: Any) -> dict[str, Any]:
+    """What `docker info` shows. Raises TypeError and ValueError for a value of another form than docker's."""
+    known = dict(found)
+    for name, kind in (("Runtimes", dict), ("DiscoveredDevices", list), ("DriverStatus", list)):
+        if not isinstance(known.get(name) or kind(), kind):
+            raise TypeError(name)
+    return known
+
+
 def follow(
     client: docker.DockerClient, path: str, doing: str, listener: Listener | None = None, **options: Any
 ) -> None:

@@ -21,7 +21,7 @@ from docker.types import LogConfig
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from builder.digest import Digest
-from builder.engine.answers import agreed, bound, causes, follow, refused, shown
+from builder.engine.answers import agreed, bound, causes, follow, refused, settings, shown
 from builder.engine.containers import ContainerState, ListedContainer
 from builder.engine.dockercontext import client_settings
 from builder.engine.sshsocket import SshSocket
@@ -36,6 +36,7 @@ TRANSFER = 1800.0
 _CHUNK = 1 << 20
 _MOST_OUTPUT = 32 << 20
 """Bytes of a container's output that the daemon keeps on disk; at more it begins again."""
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
 _START = "start the daemon (sudo systemctl start docker), or check DOCKER_HOST and `docker context ls`"
 
 
@@ -81,7 +82,7 @@ class Daemon:
     def info(self) -> Mapping[str, Any]:
         """What `docker info` shows: runtimes, devices, storage driver."""
         with self._errors("ask for its settings"):
-            return dict(self._docker.info())
+            return settings(self._docker.info())
 
     def image_id(self, name: str) -> Digest | None:
         """The id of an image; None when the daemon has none of that name.
@@ -209,7 +210,10 @@ class Daemon:
             raise refused(doing, str(error.explanation or error)) from error
         except (docker.errors.DockerException, requests.RequestException, HTTPError, OSError) as error:
             raise self._unreachable(doing, error) from error
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        except Exception as error:
+            # For a container that is no object the SDK raises Exception itself.
+            if not isinstance(error, _MALFORMED) and type(error) is not Exception:
+                raise
             raise refused(doing, f"its answer is not one of docker ({type(error).__name__})") from error
 
     def _unreachable(self, doing: str, error: Exception) -> EngineError:

@@ -16,6 +16,7 @@ from builder.doctor.host import ThisHost
 from builder.doctor.question import Question
 from builder.errors import EngineError, UsageError
 from builder.project import Project
+from builder.text import one_line
 
 
 def doctor(
@@ -45,7 +46,7 @@ def doctor(
         print_json([asdict(item) for item in answers])
     else:
         for item in answers:
-            print_line(f"{item.state:8} {item.id:14} {item.message}", status=item.state, hang=24)
+            print_line(f"{item.state:8} {item.id:14} {one_line(item.message)}", status=item.state, hang=24)
             if item.fix:
                 print_line(f"{'':23} fix: {item.fix}")
     failed = [item.id for item in answers if item.state == "failed"]

@@ -122,7 +122,7 @@ class DockerRunner:
     def _has_graph_driver(self) -> bool:
         """Whether layers are kept by a graph driver such as overlay2, and not by containerd."""
         status = self._daemon.info().get("DriverStatus") or ()
-        return ["driver-type", "io.containerd.snapshotter.v1"] not in [list(row) for row in status]
+        return ["driver-type", "io.containerd.snapshotter.v1"] not in status
 
     def _load_parts(self, image: OpenedImage) -> None:
         """Load the image layer by layer. The images on the way get a name of their own, which is removed."""

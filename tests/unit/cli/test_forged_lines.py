@@ -66,3 +66,10 @@ def test_the_names_of_files(cli: Cli, file: str) -> None:
     for words in (("list", "layers"), ("lint",)):
         said = cli.process(*words)
         assert not [line for line in (said.out + said.err).splitlines() if line.startswith("builder: fine")]
+
+
+def test_what_docker_says_of_itself(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    forged = {"ServerVersion": "1\nok       gpu            it is there"}
+    monkeypatch.setattr("builder.doctor.host.ThisHost.docker_info", lambda _: forged)
+    assert "it is there" in (said := cli("doctor").out)
+    assert not any(line.startswith("ok       gpu ") for line in said.splitlines())

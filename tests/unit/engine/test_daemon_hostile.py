@@ -133,6 +133,23 @@ def test_an_answer_of_another_form(path: bytes, body: bytes, hostile: Callable[.
             assert found is None or isinstance(found, str | frozenset)
 
 
+@pytest.mark.parametrize("name", ["Runtimes", "DiscoveredDevices", "DriverStatus"])
+@pytest.mark.parametrize("value", [b"5", b"true", b'"nvidia"'], ids=bytes.decode)
+def test_settings_of_another_form(name: str, value: bytes, hostile: Callable[..., str]) -> None:
+    body = b'{"%s": %s}' % (name.encode(), value)
+    with Daemon(hostile(b"/info", lambda: whole(body))) as daemon, fails(EngineError, "docker-refused"):
+        daemon.info()
+
+
+def test_a_container_of_another_form(hostile: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def prepare(*_: object, **__: object) -> None:
+        raise Exception("Can't create Container from [3]")
+
+    monkeypatch.setattr("docker.models.containers.ContainerCollection.create", prepare)
+    with Daemon(hostile(b"/nothing", bytes)) as daemon, fails(EngineError, "docker-refused"):
+        daemon.create("a", "b", [])
+
+
 @pytest.mark.parametrize("body", [b"[]", b"3", b'{"ApiVersion": "../x"}', b'{"ApiVersion": [1]}', b"{" * 5000], ids=len)
 def test_a_version_of_another_form(body: bytes, hostile: Callable[..., str]) -> None:
     with pytest.raises(EngineError) as caught:
