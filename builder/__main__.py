@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from types import FrameType
 
-STOPPED = {signal.SIGINT: 130, signal.SIGTERM: 143}
+STOPPED = {signal.SIGHUP: 129, signal.SIGINT: 130, signal.SIGTERM: 143}
 """Exit codes of a command that a signal stopped: 128 plus the number of the signal, as in shells."""
 
 _stopped_by: signal.Signals | None = None
@@ -20,7 +20,7 @@ _interrupt_lost = False
 
 
 def main() -> None:
-    """Entry point. Exit codes: `builder.errors.ExitCode`; 130 after Ctrl-C, 143 after SIGTERM."""
+    """Entry point. Exit codes: `builder.errors.ExitCode`; 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP."""
     # Until the command is imported: modules are no garbage, and looking for some in them takes an eighth of the start.
     gc.disable()
     handle_signals()
@@ -54,13 +54,15 @@ def run_and_report(arguments: Sequence[str] | None = None) -> int:
 
 
 def handle_signals() -> None:
-    """SIGTERM ends this process as Ctrl-C does: by KeyboardInterrupt, so that containers and unfinished files go.
+    """SIGTERM and SIGHUP (the terminal has gone) end this process as Ctrl-C does, by KeyboardInterrupt.
 
-    A shell starts background jobs with SIGINT ignored; both signals are handled there too. A timer runs once a second:
-    without it, Python handles a signal that arrives just before the main thread waits for a lock when that wait ends.
+    So engines, containers and unfinished files go. A shell starts background jobs with SIGINT ignored: it is handled
+    there too. nohup ignores SIGHUP: that stays. A timer runs once a second: without it, Python handles a signal that
+    arrives just before the main thread waits for a lock when that wait ends.
     """
     for number in STOPPED:
-        signal.signal(number, _on_signal)
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _on_signal)
     sys.unraisablehook = _on_unraisable
     signal.signal(signal.SIGALRM, _on_timer)
     signal.setitimer(signal.ITIMER_REAL, 1, 1)
