@@ -25,10 +25,9 @@ from builder.smoke.static.python import find_distributions, normal
 from builder.store.records import parse_layer, read_record
 from builder.store.store import Store
 from builder.verify.files import FileDifference, differing_beside, differing_entries
-from builder.verify.inventory import installed_packages
+from builder.verify.inventory import DATABASE, installed_packages
 
 _STATUS = re.compile(r"var/lib/dpkg/status\Z|var/lib/dpkg/status\.d/[^/]+\Z")
-_LARGEST = 32 << 20
 _MOST_PACKAGES = 20_000
 _NCCL_LABEL, _FUNCTIONS_LABEL = "org.builder.nccl.version", "org.builder.nccl.functions"
 _LISTED = ("config", "created", "rootfs", "history", "User", "WorkingDir", "Env", "Entrypoint", "Cmd", "Labels")
@@ -133,10 +132,11 @@ def store_listing(store: Store) -> Listed:
 
 def _packages(files: Sequence[Path]) -> Iterator[tuple[str, str]]:
     """The names and versions of the packages in dpkg's status files."""
-    count = 0
+    count, left = 0, DATABASE
     for path in files:
         with path.open("rb") as file:
-            text = file.read(_LARGEST).decode("utf-8", "replace")
+            text = file.read(left).decode("utf-8", "replace")
+        left -= len(text)
         for fields in installed_packages(text):
             count += 1
             if count > _MOST_PACKAGES:

@@ -6,7 +6,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from email.parser import HeaderParser
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
 from builder.attest.inventory import Found, Inventory, Part, deb_part, inventory, python_part
@@ -34,13 +34,15 @@ _KEPT = (
     "etc/os-release",
     "usr/lib/os-release",
 )
-_FILE, _DATABASE = 1 << 20, 64 << 20
-"""Bytes that are read of one file, and of dpkg's database."""
-_MOST = 3_000
-"""Packages of an image; the largest of a vendor has 900. The library of CycloneDX takes quadratic time in them."""
+_FILE, DATABASE, _HEADERS = 1 << 20, 8 << 20, 8 << 20
+"""Bytes that are read of one file, and characters of dpkg's database and of the headers of all METADATA files."""
+_MOST, _LICENCES = 3_000, 20_000
+"""Packages of an image, and their licences; the largest of a vendor has 900. The library of CycloneDX takes quadratic
+time in them."""
 _CREATED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _NEVER = "1970-01-01T00:00:00Z"
-_FIELD = re.compile(r"([!-9;-~]+):[ \t]*(.*)")
+_LINE = re.compile(r"^(?:(Package|Version|Status|Architecture):[ \t]*(.*)|[ \t]*)$", re.MULTILINE)
+"""A field, or the end of a paragraph."""
 
 
 def image_inventory(
@@ -62,9 +64,12 @@ def image_inventory(
         if missing := next((image.layers[number] for number in wanted if not image.layers[number].present), None):
             raise PinError("a layer of the image is not in the store", id="image-layer-missing", where=missing.digest)
         found = chain(_debs(tree), _distributions(tree), *given.values())
-        parts = list(islice(found, _MOST + 1))
-    if len(parts) > _MOST:
-        raise InvalidError("the image has too many packages", id="image-packages-too-many", where=image.digest)
+        parts, licences = [], 0
+        for part in found:
+            parts.append(part)
+            licences += len(part.licences)
+            if len(parts) > _MOST or licences > _LICENCES:
+                raise _too_many(image)
     created = str(image.config.get("created"))
     return inventory(
         image.digest, title, created if _CREATED.fullmatch(created) else _NEVER, Found(tuple(parts), base), plan
@@ -119,8 +124,16 @@ def _debs(tree: ImageTree) -> Iterator[Part]:
     distribution = _distribution(tree)
     # By the path that links lead to: many packages share a file.
     licences: dict[str, tuple[str, ...]] = {}
+    left, packages = DATABASE, 0
     for path in files:
-        for fields in installed_packages(_text(tree, path, _DATABASE)):
+        left -= tree.stat(path).size if tree.exists(path) else 0
+        if left < 0:
+            # A text that is cut would hide packages.
+            raise _too_many(tree.image)
+        for fields in installed_packages(_text(tree, path, DATABASE)):
+            packages += 1
+            if packages > _MOST:
+                raise _too_many(tree.image)
             real = _real(tree, f"usr/share/doc/{fields['Package']}/copyright")
             if real not in licences:
                 licences[real] = debian_licences(_text(tree, real, _FILE))
@@ -132,19 +145,24 @@ def _debs(tree: ImageTree) -> Iterator[Part]:
 
 
 def installed_packages(text: str) -> Iterator[dict[str, str]]:
-    """The fields of every installed package in a status file of dpkg; the first line of each field."""
-    for paragraph in re.split(r"\n[ \t]*\n", text):
-        lines = (_FIELD.fullmatch(line) for line in paragraph.split("\n"))
-        fields = {found[1]: found[2] for found in lines if found}
+    """The name, version, state and architecture of every installed package in a status file of dpkg."""
+    fields: dict[str, str] = {}
+    for found in chain(_LINE.finditer(text), (None,)):
+        if found is not None and found[1]:
+            fields[found[1]] = found[2]
+            continue
         # In status.d, of images without dpkg, packages have no status.
         state = fields.get("Status", "install ok installed").split()
         if "Package" in fields and "Version" in fields and state[-1:] == ["installed"]:
             yield fields
+        if fields:
+            fields = {}
 
 
 def _distributions(tree: ImageTree) -> Iterator[Part]:
     patterns = ("*-packages/*.dist-info/METADATA", "*-packages/*.egg-info", "*-packages/*.egg-info/PKG-INFO")
     seen: dict[str, Part | None] = {}
+    left = _HEADERS
     for path in sorted({path for pattern in patterns for path in tree.match(pattern)}):
         folder = re.match(r"(.*-packages)/[^/]+(?:/METADATA|/PKG-INFO)?", path)
         if folder is None or folder[0] != path or tree.entries[path].kind not in ("file", "symlink"):
@@ -152,7 +170,11 @@ def _distributions(tree: ImageTree) -> Iterator[Part]:
             continue
         real = _real(tree, path)
         if real not in seen:
-            seen[real] = _of_metadata(_text(tree, real, _FILE))
+            header = _text(tree, real, _FILE).partition("\n\n")[0]
+            left -= len(header)
+            if left < 0 or len(seen) >= _MOST:
+                raise _too_many(tree.image)
+            seen[real] = _of_metadata(header)
         if (part := seen[real]) is not None:
             yield part
 
@@ -174,6 +196,10 @@ def _distribution(tree: ImageTree) -> str:
         if found := re.search(r"^ID=[\"']?([a-z0-9._-]{1,40})[\"']?$", _text(tree, path, _FILE), re.MULTILINE):
             return found[1]
     return "debian"
+
+
+def _too_many(image: OpenedImage) -> InvalidError:
+    return InvalidError("the image has too many packages", id="image-packages-too-many", where=image.digest)
 
 
 def _real(tree: ImageTree, path: str) -> str:

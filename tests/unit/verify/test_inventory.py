@@ -98,7 +98,7 @@ def test_many_packages_share_one_large_file(tmp_path: Path) -> None:
     text = (
         metadata("all").strip()
         + b"\nFormat: copyright-format/1.0\n"
-        + b"".join(b"License: X%d\n" % number for number in range(70_000))
+        + b"".join(b"License: X%d\n" % (number % 10) for number in range(70_000))
     )
     files: dict[str, Any] = {f"usr/share/doc/{name}": link("all") for name in names}
     files |= {f"{SITE}/{name}.dist-info/METADATA": link("/usr/share/doc/all/copyright") for name in names}
@@ -106,6 +106,37 @@ def test_many_packages_share_one_large_file(tmp_path: Path) -> None:
     found: list[str] = []
     ends(lambda: found.extend(purls(tmp_path, files)))
     assert len(found) == len(names) + 1
+
+
+@pytest.mark.parametrize("line", ["a:\n", "\n", "Package: /\nVersion: 1\n\n"], ids=["fields", "ends", "packages"])
+def test_a_database_of_a_few_kilobytes_that_unpacks_to_many(line: str, tmp_path: Path) -> None:
+    """It took 1.7 GB, or 20 s; one that was cut hid the packages behind the cut."""
+    text = (line * ((64 << 20) // len(line))).encode()
+    files = {"var/lib/dpkg/status": text + b"\n" + status("hidden")}
+
+    def refused() -> None:
+        with fails(InvalidError, "image-packages-too-many"):
+            purls(tmp_path, files)
+
+    ends(refused, memory=250 << 20)
+
+
+@pytest.mark.parametrize("name", ["", "Name: /\nVersion: 1\n"], ids=["long", "many"])
+def test_many_distributions_that_have_no_name(name: str, tmp_path: Path) -> None:
+    """Each took 0.4 s, and none counted."""
+    text = name.encode() + (b"a:\n" * 340_000 if not name else b"")
+    count = 100 if not name else 3100
+    with fails(InvalidError, "image-packages-too-many"):
+        purls(tmp_path, {f"{SITE}/x{number}-1.dist-info/METADATA": text for number in range(count)})
+
+
+def test_many_licences(tmp_path: Path) -> None:
+    """3,000 packages of 100 licences made 57 s of work, and a document of 109 MB out of 0.3 MB."""
+    text = "Format: copyright-format/1.0\n" + "".join(f"License: X{number}\n" for number in range(100))
+    names = [f"p{number}" for number in range(201)]
+    files = {f"usr/share/doc/{name}/copyright": text.encode() for name in names}
+    with fails(InvalidError, "image-packages-too-many"):
+        purls(tmp_path, {**files, "var/lib/dpkg/status": status(*names)})
 
 
 def test_a_layer_that_is_missing(tmp_path: Path) -> None:
