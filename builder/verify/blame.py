@@ -14,6 +14,7 @@ from pathlib import Path
 from builder.engine.process import output
 from builder.smoke.image.index import LayerIndex
 from builder.verify.cause import Data, Finding, examine
+from builder.verify.elfdiff import Budget
 from builder.verify.files import FileDifference, extract, other_order
 
 _WHEEL = re.compile(r"(?:.*/)?([^/]+)-([^/-]+)\.dist-info/(?:RECORD|METADATA|WHEEL)")
@@ -51,8 +52,11 @@ def _wheel(files: Sequence[FileDifference]) -> str:
     return f"another wheel of {found[0][1]} ({' and '.join(versions)})"
 
 
-def examined(first: LayerIndex, second: LayerIndex, paths: Sequence[str]) -> Iterator[Finding]:
-    """Compare the contents of files that both layers have, in the order of the paths."""
+def examined(
+    first: LayerIndex, second: LayerIndex, paths: Sequence[str], budget: Budget | None = None
+) -> Iterator[Finding]:
+    """Compare the contents of files that both layers have, in the order of the paths. budget: of other files, too."""
+    budget = budget or Budget()
     pairs = [(path, first.entries[path].source, second.entries[path].source) for path in paths]
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
@@ -60,7 +64,7 @@ def examined(first: LayerIndex, second: LayerIndex, paths: Sequence[str]) -> Ite
         theirs = extract(second.blob, {other for _, _, other in pairs}, folder)
         for path, one, other in pairs:
             if one in ours and other in theirs:
-                yield examine(path, _mapped(ours[one], stack), _mapped(theirs[other], stack))
+                yield examine(path, _mapped(ours[one], stack), _mapped(theirs[other], stack), budget)
 
 
 def diffoscope(first: LayerIndex, second: LayerIndex, path: str) -> str:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from builder.smoke.elf.object import Read, Section
-from builder.verify.elfdiff import ElfDifference, compare_elf
+from builder.verify.elfdiff import Budget, ElfDifference, compare_elf
 
 Data = bytes | mmap.mmap
 
@@ -18,7 +18,9 @@ _PIECE = 1 << 20
 _AROUND = 400
 _SHOWN = 60
 _TEXT = 8 << 20
-"""Bytes of a file whose words are sorted, to see whether only their order differs."""
+"""Bytes of a file whose lines are counted."""
+_ORDERED = 1 << 20
+"""Bytes of a file whose words are sorted, to see whether only their order differs: each takes 60 bytes of memory."""
 
 _DATE = re.compile(
     rb"\d{4}[-/]\d\d[-/]\d\d(?:[T ]\d\d:?\d\d(?::?\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?)?"
@@ -65,11 +67,11 @@ class Finding:
         return f"{self.path}, {self.place}" + (f": {self.cause}" if self.cause else "")
 
 
-def examine(path: str, old: Data, new: Data) -> Finding:
-    """Compare two different files."""
+def examine(path: str, old: Data, new: Data, budget: Budget | None = None) -> Finding:
+    """Compare two different files. budget: of all files that are compared."""
     if old[:4] == new[:4] == b"\x7fELF":
         try:
-            found = compare_elf(_reader(old), _reader(new))
+            found = compare_elf(_reader(old), _reader(new), budget)
         except ValueError:
             pass
         else:
@@ -173,7 +175,7 @@ def _header_time(old: Data, new: Data, at: int) -> str:
 
 
 def _order(old: Data, new: Data) -> str:
-    if len(old) != len(new) or len(old) > _TEXT:
+    if len(old) != len(new) or len(old) > _ORDERED:
         return ""
     one, other = bytes(old), bytes(new)
     if sorted(one.split(b"\n")) == sorted(other.split(b"\n")):

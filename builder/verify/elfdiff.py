@@ -21,6 +21,14 @@ _MOST_SYMBOLS, _MOST_TEXT = 1_000_000, 200 << 20
 _SHOWN = 8
 
 
+@dataclass
+class Budget:
+    """What may be read of the symbols of several files together: their number, and characters of their names."""
+
+    symbols: int = 6_000_000
+    text: int = 1 << 30
+
+
 @dataclass(frozen=True)
 class SectionPair:
     """A section whose bytes differ; None: the file has no section of this name."""
@@ -40,8 +48,9 @@ class ElfDifference:
     """The inventories of GPU code."""
 
 
-def compare_elf(old: Read, new: Read) -> ElfDifference:
-    """Compare two 64-bit ELF files. Raises ValueError for a damaged one."""
+def compare_elf(old: Read, new: Read, budget: Budget | None = None) -> ElfDifference:
+    """Compare two 64-bit ELF files. Raises ValueError for a damaged one, and when the budget is spent."""
+    budget = budget or Budget()
     first, second = _sections(old), _sections(new)
     mine, theirs = _named(first), _named(second)
     pairs = []
@@ -52,9 +61,9 @@ def compare_elf(old: Read, new: Read) -> ElfDifference:
     code = (describe(inventory(old, first)), describe(inventory(new, second)))
     lines = [_line(pair) for pair in pairs]
     # Not the names: those of a file of three megabytes may take hundreds.
-    before, after = set(map(hash, _symbols(old, first))), set(map(hash, _symbols(new, second)))
-    lines += _few("symbols only in the first", before - after, _symbols(old, first))
-    lines += _few("symbols only in the second", after - before, _symbols(new, second))
+    before, after = set(map(hash, _symbols(old, first, budget))), set(map(hash, _symbols(new, second, budget)))
+    lines += _few("symbols only in the first", before - after, _symbols(old, first, budget))
+    lines += _few("symbols only in the second", after - before, _symbols(new, second, budget))
     if code[0] != code[1]:
         lines.append(f"GPU code: {code[0]}, not {code[1]}")
     return ElfDifference(tuple(pairs), tuple(lines), code)
@@ -94,13 +103,14 @@ def _line(pair: SectionPair) -> str:
     return f"section {pair.name}: content"
 
 
-def _symbols(read: Read, rows: list[Section]) -> Iterator[str]:
+def _symbols(read: Read, rows: list[Section], budget: Budget) -> Iterator[str]:
     left, text = _MOST_SYMBOLS, _MOST_TEXT
     for row in rows:
         if row.kind not in (_SYMTAB, _DYNSYM) or not row.size:
             continue
         left -= row.size // _SYMBOL.size
-        if left < 0 or row.link >= len(rows):
+        budget.symbols -= row.size // _SYMBOL.size
+        if min(left, budget.symbols) < 0 or row.link >= len(rows):
             raise ValueError("damaged ELF file: too many symbols, or symbols without names")
         data = exactly(read, row.offset, row.size - row.size % _SYMBOL.size)
         texts = exactly(read, rows[row.link].offset, rows[row.link].size)
@@ -108,7 +118,8 @@ def _symbols(read: Read, rows: list[Section]) -> Iterator[str]:
             if name:
                 yield (found := text_at(texts, name))
                 text -= len(found)
-                if text < 0:
+                budget.text -= len(found)
+                if min(text, budget.text) < 0:
                     raise ValueError("damaged ELF file: its symbols have too long names")
 
 

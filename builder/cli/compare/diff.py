@@ -31,6 +31,7 @@ from builder.verify.contents import (
     read_versions,
     store_listing,
 )
+from builder.verify.elfdiff import Budget
 from builder.verify.files import FileDifference, differing_files, read_layer
 
 _LONG = 50_000_000
@@ -136,9 +137,10 @@ def _findings(old: ReadImage, new: ReadImage, paths: Sequence[str]) -> Iterator[
     def pair(path: str) -> tuple[int, int]:
         return old.layer_of(path).number, new.layer_of(path).number
 
+    budget = Budget()
     for _, group in groupby(sorted(paths, key=lambda path: (*pair(path), path)), pair):
         together = list(group)
-        yield from examined(old.layer_of(together[0]), new.layer_of(together[0]), together)
+        yield from examined(old.layer_of(together[0]), new.layer_of(together[0]), together, budget)
 
 
 def _lines(found: _Compared, *, every: bool) -> Iterator[str]:

@@ -138,6 +138,12 @@ def test_damaged_files_raise_nothing_and_take_no_time() -> None:
     ends(work, memory=300 << 20)
 
 
+def test_the_words_of_long_texts_are_not_sorted() -> None:
+    """Two layers of nine kilobytes took 560 MB."""
+    long = b"ab " * ((8 << 20) // 3 - 1)
+    ends(lambda: examine("x", b"b " + long, long + b"b "), memory=100 << 20)
+
+
 @pytest.mark.parametrize("text", [b"/", b"1", b"/a", b"_0", b"12:34:56", b"2026-01-01", b"tmpxft_"])
 def test_patterns_take_no_time(text: bytes) -> None:
     long = text * (400 // len(text))
