@@ -57,8 +57,8 @@ _NAMES: tuple[tuple[re.Pattern[str], str, bytes], ...] = (
     # the end of a path, what it holds, what is in it when it holds one
     (re.compile(r"(^|/)\.?docker/config\.json$|(^|/)\.dockercfg$|(^|/)containers/auth\.json$"), "a registry login",
      rb'"(?:auth|identitytoken|registrytoken|password)"\s*:\s*"[^"]+"'),
-    (re.compile(r"(^|/)[._]netrc$|(^|/)apt/auth\.conf(\.d/.*)?$"), "a password", rb"\bpassword\s+\S+"),
-    (re.compile(r"(^|/)\.?(pip\.conf|pip\.ini|uv\.toml|pydistutils\.cfg|condarc)$|(^|/)sources\.list(\.d/.*)?$"),
+    (re.compile(r"(?s)(^|/)[._]netrc$|(^|/)apt/auth\.conf(\.d/.*)?\Z"), "a password", rb"\bpassword\s+\S+"),
+    (re.compile(r"(?s)(^|/)\.?(pip\.conf|pip\.ini|uv\.toml|pydistutils\.cfg|condarc)$|(^|/)sources\.list(\.d/.*)?\Z"),
      "a password in an address", _URL),
     (re.compile(r"(^|/)\.pypirc$"), "a password", rb"(?m)^\s*password\s*[=:]\s*\S+"),
     (re.compile(r"(^|/)\.?npmrc$"), "an npm login", rb"_(?:authToken|auth|password)\s*=\s*[^\s$]"),

@@ -23,7 +23,9 @@ LOADER_FILES = ("etc/ld.so.cache", "etc/ld.so.conf", "etc/ld.so.conf.d/*")
 _MOUNTED = re.compile(
     r"(?<!/stubs)/lib(?:cuda|cudadebugger|nvcuvid|nvoptix|nvidia-[a-z0-9-]+|nccl-[a-z-]+)\.so(?:\.[0-9]+)*$"
 )
-_PROCESSORS = re.compile(r"(.*?)/(?:(?:tls|atomics|aarch64)/|glibc-hwcaps/[^/]+/)+([^/]+)")
+_PROCESSORS = ("tls", "atomics", "aarch64")
+_HWCAPS = "glibc-hwcaps"
+"""Names of folders for some processors; those of the last one are in a folder of this name."""
 _RUNTIME = ("libc.so.6", "libstdc++.so.6", "libgcc_s.so.1")
 
 _LIBSTDCXX = {"2.35": "3.4.30", "2.36": "3.4.30", "2.39": "3.4.33", "2.41": "3.4.33"}
@@ -214,10 +216,14 @@ def _is_ours(context: Context, path: str) -> bool:
 def _before(context: Context) -> Iterator[str]:
     """Our libraries in folders for some processors, where the loader of glibc before 2.37 looks first."""
     for path, entry in context.tree.entries.items():
-        if ".so" in path and context.is_ours(entry.layer) and (found := _PROCESSORS.fullmatch(path)):
-            other = f"{found[1]}/{found[2]}"
-            if other in context.tree.entries:
-                yield f"/{path} is loaded in place of /{other}"
+        if ".so" not in path or not context.is_ours(entry.layer):
+            continue
+        *folders, name = path.split("/")
+        while folders and (folders[-1] in _PROCESSORS or folders[-2:-1] == [_HWCAPS]):
+            del folders[-2 if folders[-2:-1] == [_HWCAPS] else -1 :]
+        other = "/".join([*folders, name])
+        if other != path and other in context.tree.entries:
+            yield f"/{path} is loaded in place of /{other}"
 
 
 def searched(context: Context) -> list[str]:

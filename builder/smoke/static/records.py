@@ -27,10 +27,10 @@ CUSTOMIZES = re.compile(r"(?:^|/)(?:site|user)customize(?:/__init__)?\.[^/]+$")
 """Modules that Python imports when it starts."""
 _MODULES = (".py", ".pyc", ".so")
 _LIBRARY = re.compile(
-    r"/lib(?:64)?/python3[0-9]*\.zip$|/lib(?:64)?/python3\.[0-9]+t?/.*\.(?:py|pyc|so)$|/python3.*\._?pth$"
-    r"|/pyvenv\.cfg$|/pybuilddir\.txt$|/Modules/Setup\.local$"
+    r"/lib(?:64)?/python3[0-9]*\.zip$|/python3[^/]*\._?pth$|/pyvenv\.cfg$|/pybuilddir\.txt$|/Modules/Setup\.local$"
 )
-"""Python's own library, and the files beside its program that give it another one."""
+"""Python's own library, zipped, and the files beside its program that give it another one."""
+_LIBRARY_FOLDER = re.compile(r"/lib(?:64)?/python3\.[0-9]+t?/")
 _METADATA_BESIDE = re.compile(r"\.(?:dist|egg)-info(?:/|$)")
 """Metadata in a folder of sys.path, whose entry points name code."""
 
@@ -229,8 +229,11 @@ def _imported(path: str, name: str, scripts: Collection[str]) -> bool:
     modules, packages and metadata beside a script, and a link in place of a packages' folder."""
     if CUSTOMIZES.search(path) or name.endswith("-packages") or _LIBRARY.search(f"/{path}"):
         return True
-    if not name.endswith(_MODULES) and not _METADATA_BESIDE.search(path):
+    is_module = name.endswith(_MODULES)
+    if not is_module and not _METADATA_BESIDE.search(path):
         return False
+    if is_module and _LIBRARY_FOLDER.search(f"/{path}"):
+        return True
     folder = posixpath.dirname(path)
     return folder in scripts or ("" in scripts and name.startswith("__init__.") and "/" not in folder)
 

@@ -104,3 +104,15 @@ def test_layers_that_remove_files_of_large_ones(tmp_path: Path, monkeypatch: pyt
     with fails(InvalidError, "layer-entries-too-many"):
         run_static(layout(tmp_path / "many", [large, *small]), None, [])
     assert run_static(layout(tmp_path / "few", [large, *small[:10]]), None, []).results
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "count"),
+    [("lib/python3.1/", "", 13_000), ("aarch64/", "x/libx.so.", 4000), ("apt/auth.conf.d/", "\nx/", 4000)],
+    ids=["library", "processors", "passwords"],
+)
+def test_paths_of_one_folder_again_and_again(folder: str, name: str, count: int, tmp_path: Path) -> None:
+    """A layer of forty kilobytes took up to 109 s: each folder of a path was looked at again and again."""
+    deep = "usr/" + folder * (4000 // len(folder)) + name
+    image = layout(tmp_path, [{"etc/x": b""}, tar({f"{deep}{number}": b"" for number in range(count)}, parents=False)])
+    ends(lambda: run_static(image, None, []))
