@@ -27,8 +27,8 @@ from tests.support.wheels import wheel, wheel_name
 
 SITE = "usr/local/lib/python3.13/dist-packages"
 DEBS = (
-    "base-files", "base-passwd", "ca-certificates", "dash", "gcc-14-base", "libc6", "libgcc-s1", "libstdc++6",
-    "libpython3.13-minimal", "passwd", "python3-minimal", "python3.13-minimal", "util-linux", "zlib1g",
+    "base-files", "base-passwd", "ca-certificates", "dash", "gcc-14-base", "libc6", "libexpat1", "libgcc-s1",
+    "libstdc++6", "libpython3.13-minimal", "passwd", "python3-minimal", "python3.13-minimal", "util-linux", "zlib1g",
 )  # fmt: skip
 WHEELS = {"real-libraries": ("torchaudio", "msgspec"), "audio-0.20.0-cp313": ("av", "soundfile", "soxr")}
 NVCC = "nvidia-cuda-nvcc"

@@ -144,6 +144,25 @@ def metadata_that_contradicts_its_folder(b: Broken) -> None:
     tree[path] = replace(tree[path], data=tree[path].data.replace(b"Version: 0.13.1", b"Version: 0.99.1"))
 
 
+@case("image-mapped", "the loader of /usr/bin/python3.13, is not a program")
+def loader_that_cannot_be_executed(b: Broken) -> None:
+    tree = b.edit("root")
+    path = "usr/lib/aarch64-linux-gnu/ld-linux-aarch64.so.1"
+    tree[path] = replace(tree[path], mode=0o644)
+
+
+@case("image-mapped", "/libexpat.so.1 is not in the image where the loader looks for what /usr/bin/python3.13 needs")
+def library_of_the_interpreter_gone(b: Broken) -> None:
+    tree = b.edit("root")
+    for path in [path for path in tree if "libexpat.so" in path]:
+        del tree[path]
+
+
+@case("image-starts", "/proc is a file: no container starts")
+def file_in_place_of_a_folder_of_the_kernel(b: Broken) -> None:
+    b.edit("root")["proc"] = Member()
+
+
 # --- kinds of files
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from builder.smoke.elf.object import Read, Section, exactly, machine_name, machine_of, sections, text_at
-from builder.smoke.elf.segments import DYNAMIC, TAG, VERDEF, VERNEED, check_segments
+from builder.smoke.elf.segments import DYNAMIC, TAG, VERDEF, VERNEED, check_segments, loader_of
 
 _NEED = struct.Struct("<HHIII")
 _NEED_NAME = struct.Struct("<IHHII")
@@ -25,7 +25,7 @@ class Dynamic:
     """The dynamic section of an object.
 
     versions: the needed symbol versions by library ("libc.so.6" → {"GLIBC_2.34", ...}).
-    provides: the defined symbol versions.
+    provides: the defined symbol versions. loader: the path of the loader of a program.
     """
 
     machine: str
@@ -35,6 +35,7 @@ class Dynamic:
     runpath: tuple[str, ...]
     versions: dict[str, frozenset[str]]
     provides: frozenset[str]
+    loader: str = ""
 
 
 def read_dynamic(read: Read, found: list[Section] | None = None) -> Dynamic:
@@ -81,7 +82,7 @@ def read_dynamic(read: Read, found: list[Section] | None = None) -> Dynamic:
     if sum(map(len, listed)) > _MOST_TEXT or len(listed) > _MOST_NAMES:
         raise ValueError(f"damaged ELF file: more than {_MOST_NAMES} names, or {_MOST_TEXT} characters in them")
     needs = {library: frozenset(wanted) for library, wanted in versions.items()}
-    return Dynamic(machine_name(machine), soname, needed, rpath, runpath, needs, frozenset(provides))
+    return Dynamic(machine_name(machine), soname, needed, rpath, runpath, needs, frozenset(provides), loader_of(read))
 
 
 def _tags(data: bytes) -> Iterator[tuple[int, int]]:

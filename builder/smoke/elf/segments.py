@@ -15,7 +15,7 @@ _PROGRAM = struct.Struct("<IIQQQQQQ")
 """Type, flags, offset, address, physical address, bytes in the file, bytes in memory, alignment."""
 TAG = struct.Struct("<qQ")
 """An entry of the dynamic section: tag and value."""
-_LOAD, _SEGMENT = 1, 2
+_LOAD, _SEGMENT, _INTERP = 1, 2, 3
 _PAGE = 4096
 DYNAMIC, VERDEF, VERNEED = 6, 0x6FFFFFFD, 0x6FFFFFFE
 """Kinds of sections."""
@@ -53,6 +53,12 @@ def check_segments(read: Read, rows: Sequence[Section], tables: Mapping[int, Sec
     ):
         if tag in found and (section is None or _offset(loads, found[tag]) != section.offset):
             raise _other("table of names" if tag == _STRTAB else "table of versions")
+
+
+def loader_of(read: Read) -> str:
+    """The path of the loader that the kernel starts for a program; "" for a library. Raises ValueError."""
+    names = [exactly(read, program[2], min(program[5], _PAGE)) for program in _programs(read) if program[0] == _INTERP]
+    return names[0].partition(b"\0")[0].decode("utf-8", "surrogateescape") if names else ""
 
 
 def _programs(read: Read) -> list[tuple[int, ...]]:

@@ -190,17 +190,21 @@ def entrypoint(
 
 def _commands(image: OpenedImage, args: Mapping[str, Any]) -> Iterable[str]:
     words = [*(image.settings.get("Entrypoint") or []), *(image.settings.get("Cmd") or [])]
-    return map(glob.escape, _candidates(image, words[0])) if words else ()
+    return map(glob.escape, candidates(image, words[0])) if words else ()
 
 
 @check_kind("static", "starts", Reads(keeps=_commands))
 def starts(context: Context) -> str:
-    """The program that a container starts is in its PATH and executable; the interpreter of a script exists."""
+    """The program that a container starts is in its PATH and executable; the interpreter of a script exists;
+    the kernel's folders can be mounted."""
     image = context.image
     words = [*(image.settings.get("Entrypoint") or []), *(image.settings.get("Cmd") or [])]
+    for folder in ("proc", "sys", "dev"):
+        if (place := context.tree.get(folder)) is not None and place.kind != "dir":
+            raise CheckFailed(f"/{folder} is a {place.kind}: no container starts")
     if not words:
         return "neither entrypoint nor command"
-    for path in _candidates(image, words[0]):
+    for path in candidates(image, words[0]):
         try:
             entry = context.tree.stat(path)
         except PathNotFound:
@@ -226,7 +230,8 @@ def starts(context: Context) -> str:
     )
 
 
-def _candidates(image: OpenedImage, word: str) -> list[str]:
+def candidates(image: OpenedImage, word: str) -> list[str]:
+    """The paths at which a container looks for the program of this name."""
     if "/" in word:
         return [posixpath.join("/", image.settings.get("WorkingDir") or "", word)]
     folders = image.env.get("PATH", "").split(":", MOST_FOLDERS)[:MOST_FOLDERS]

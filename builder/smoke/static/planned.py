@@ -11,6 +11,7 @@ from typing import Any
 from builder.smoke.check import CheckFailed, CheckNotRun, CheckWarned, check_kind
 from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.scan import ScanOptions
+from builder.smoke.static.command import strange_command
 from builder.smoke.static.context import Context, Reads, variables_of
 from builder.smoke.static.libraries import LOADER_FILES, searched
 from builder.smoke.static.loader import Loader
@@ -90,7 +91,9 @@ def _fields(what: str, have: Mapping[str, Any], wanted: Mapping[str, Any], skip:
             yield f"{what}{name} is not as planned"
 
 
-_PLACES = ("etc/", "usr/")
+_PLACES = ("etc/", "usr/", "opt/nvidia/")
+_OF_NO_PACKAGE = re.compile(r"(?:home|media|mnt|opt|srv|tmp|var/tmp|root(?!/\.(?:bashrc|profile)$))/")
+"""Where no Debian package of the first layer has files."""
 _OF_WHEELS = ("usr/local/bin/", "usr/local/include/", "usr/local/share/", "usr/local/etc/")
 """Where wheels put files besides the folders of packages: a RECORD explains nothing elsewhere."""
 _CUDA = re.compile(r"usr/local/cuda[^/]*/")
@@ -109,19 +112,13 @@ _FOLDERS = re.compile(r"/(?:usr|lib|lib64|bin|sbin|opt/nccl)(?:/.*)?")
 _LOADER = re.compile(r"etc/ld\.so\.conf\.d/[^/]+\.conf")
 _SET = re.compile(
     r"PATH|LD_LIBRARY_PATH|LANG|LANGUAGE|LC_\w+|TZ|TERM|USER|LOGNAME|DEBIAN_FRONTEND|CC|CXX|CUDAHOSTCXX|MAX_JOBS|PYTHON\w+"
-    r"|OMP_NUM_THREADS|TOKENIZERS_PARALLELISM|TORCH_CUDA_ARCH_LIST|CUTE_DSL_ARCH|(?:HF_HUB|TRANSFORMERS)_OFFLINE"
+    r"|OMP_NUM_THREADS|TOKENIZERS_PARALLELISM|TORCH_CUDA_ARCH_LIST=12\.[01][af]?(?:\+PTX)?|CUTE_DSL_ARCH=sm_12[01][af]?|(?:HF_HUB|TRANSFORMERS)_OFFLINE"
     r"|FLASHINFER_(?:DISABLE_VERSION_CHECK|NVCC_THREADS)|(?:NVIDIA|CUDA)_VISIBLE_DEVICES|NVIDIA_DRIVER_CAPABILITIES"
     r"|VLLM_NCCL_SO_PATH=/opt/nccl/lib/[\w.]+"
     r"|(?!\w*(?:PATH|ROOT|DIR|FOLDER|FILE|HOST|_IP|MODELSCOPE)=)(?:VLLM|NCCL|RAY_memory)_\w+=[\w-]*(?:\.[0-9]+)?"
     r"|TRITON_PTXAS_(?:BLACKWELL_)?PATH=/usr/local/cuda/bin/ptxas|CUDA_HOME=/usr/local/cuda"
 )
 """Variables that other checks judge, and those that load no code and ask nobody, some with their value."""
-_OPTIONS = re.compile(
-    r"--(?:middleware|logits-processors|worker-(?:extension-)?cls|scheduler-cls|\w+(?:-\w+)*-plugin|otlp-traces-endpoint)(?:=.*)?"
-    r"|.*module-path.*",
-    re.DOTALL,
-)
-"""Options of vLLM that name code or a server, also as keys of JSON."""
 _HOMES = ("HOME", "HF_HOME")
 _GROUP = re.compile(
     r"(?:console|gui)_scripts|(?:distutils|egg_info|setuptools|babel)\..*|fsspec\.specs|array_api|pkg_config|pyinstaller40|pytest11"
@@ -132,11 +129,6 @@ _OWNERS = re.compile(
 )
 """Distributions whose entry points belong to them, or to each other."""
 _STARTS = ("*-packages/*.pth", "*/entry_points.txt")
-_NAMES_CODE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
-"""A part of a command that may be the name of a class: `module.Class`."""
-_BETWEEN = re.compile(r"[=,;:@\"'{}()\[\]\s]+")
-_MOST_PIECES = 1000
-"""Parts of the words of a command that may be paths."""
 _MOST_START, _MOST_STARTS = 256 << 10, 4 << 20
 """Bytes of a `.pth` file or of entry_points.txt, and of all of them."""
 
@@ -147,11 +139,11 @@ def _keeps(image: OpenedImage, args: Mapping[str, Any]) -> Sequence[str]:
 
 @check_kind("static", "unplanned", Reads("ours", keeps=_keeps, scan=ScanOptions(elf=True)))
 def unplanned(context: Context, *, planned: bool = False) -> str:
-    """Without a plan, a warning for what only a plan explains: files of ours in /etc and /usr, above the first layer,
-    that belong to no Python distribution and not to CUDA; programs in PATH, libraries where the loader looks, and
-    files beside those of lower layers, likewise; other folders of programs and libraries; code that Python, vLLM or
-    torch run at their start; variables that no layer of builder sets; another command than vLLM's, and
-    files and code that it names.
+    """Without a plan, a warning for what only a plan explains: files of the first layer where Debian's packages
+    have none; files of ours in /etc and /usr, above the first layer, that belong to no Python distribution and not
+    to CUDA; programs in PATH, libraries where the loader looks, and files beside those of lower layers, likewise;
+    other folders of programs and libraries; code that Python, vLLM or torch run at their start; variables that no
+    layer of builder sets; another command than vLLM's, and files and code that it names.
 
     planned: whether `planned` compares the image with a plan.
     """
@@ -160,7 +152,7 @@ def unplanned(context: Context, *, planned: bool = False) -> str:
     found = dict.fromkeys((*_strange_files(context), *_strange_starts(context), *_strange_settings(context)))
     if found:
         raise CheckWarned(f"only a plan (--recipe) tells whether this is meant: {first_few(list(found))}")
-    return "every file, variable and command is one that this project's images have"
+    return "every file above the first layer, every variable and the command are as in this project's images"
 
 
 def _strange_files(context: Context) -> Iterator[str]:
@@ -177,6 +169,7 @@ def _strange_files(context: Context) -> Iterator[str]:
         if layer.number == 0 or not context.is_ours(layer.number):
             below |= {path.rpartition("/")[0] for path in paths}
             names |= programs
+            yield from (f"/{path}" for path in paths if context.is_ours(layer.number) and _OF_NO_PACKAGE.match(path))
             continue
         for path in paths:
             folder, _, name = path.rpartition("/")
@@ -274,21 +267,4 @@ def _strange_settings(context: Context) -> Iterator[str]:
     if holds(where):
         # vLLM takes `nvidia/model` for a folder before it asks a hub.
         yield f"the working directory {where[:200]}, which has files"
-    changed = set(context.own_fields)
-    if not {"Entrypoint", "Cmd"} & changed:
-        return
-    words = [*(settings.get("Entrypoint") or ()), *(settings.get("Cmd") or ())]
-    started = words[1:2] if words and posixpath.basename(words[0]) == "env" else words[:1]
-    if words and started != ["vllm"] and started not in [[f"{folder}/vllm"] for folder in context.path]:
-        yield f"the command {' '.join(words)[:100]}"
-    yield from (f"the option {word[:100]}" for word in words if _OPTIONS.fullmatch(word.replace("_", "-")))
-    parts = [piece for word in words[1:] for piece in _BETWEEN.split(word)]
-    yield from (f"{piece[:100]}, which the command names" for piece in parts if _NAMES_CODE.fullmatch(piece))
-    pieces = [piece for piece in parts if "/" in piece] + words[1:]
-    if len(pieces) > _MOST_PIECES:
-        yield "a very long command"
-    for piece in dict.fromkeys(pieces[:_MOST_PIECES]):
-        path = posixpath.join("/", where, piece)
-        is_inside = bool(piece.strip("./")) and tree.exists(path)
-        if is_inside and (tree.stat(path).kind == "file" or not piece.startswith("/") or holds(path)):
-            yield f"{path[:200]}, which the command names"
+    yield from strange_command(context, holds)

@@ -10,6 +10,7 @@ from typing import Any
 from builder.smoke.check import CheckFailed, check_kind
 from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.tree import PathNotFound
+from builder.smoke.static.config import candidates
 from builder.smoke.static.context import Context, Reads
 from builder.smoke.static.libraries import ELF, LOADER_FILES, searched
 from builder.smoke.static.loader import Loader
@@ -149,11 +150,13 @@ def _naming(context: Context) -> Iterator[str]:
 @check_kind("static", "mapped", Reads(keeps=lambda image, args: LOADER_FILES, scan=ELF))
 def mapped(context: Context) -> str:
     """The libraries that torch and vLLM map are in the image: what they need, and what these need in turn. None comes
-    from a search path of the whole image while another file has its name.
+    from a search path of the whole image while another file has its name. The program that a container starts, or the
+    interpreter of its script, has its loader and its libraries.
 
     Those of the driver are exempt. A base's own libraries are not judged.
     """
     seen, bad = mapped_libraries(context)
+    bad = [*bad, *_unstarted(context)]
     if bad:
         raise CheckFailed(first_few(sorted(set(bad))))
     return f"{len(seen)} libraries"
@@ -187,6 +190,35 @@ def _mapped_libraries(context: Context) -> tuple[set[str], list[str]]:
     return seen, bad
 
 
+def _unstarted(context: Context) -> Iterator[str]:
+    """What the program that a container starts lacks: its loader, and libraries."""
+    loader = Loader(context.tree, context.image.env)
+    words = [*(context.image.settings.get("Entrypoint") or ()), *(context.image.settings.get("Cmd") or ())][:1]
+    for path in _programs_of(context, words):
+        try:
+            named = loader.dynamic(path).loader
+        except ValueError:
+            continue
+        if named and not context.tree.absent and not _runs(context, named):
+            yield f"{named}, the loader of {path}, is not a program that everybody can execute"
+        yield from _needed(context, loader, path, set(), set(), None)
+
+
+def _programs_of(context: Context, words: Sequence[str], most: int = 4) -> Iterator[str]:
+    """The compiled program that a command starts, or that runs its script; also what `env` starts."""
+    for path in candidates(context.image, words[0]) if words and most else ():
+        if not context.tree.exists(path):
+            continue
+        entry = context.tree.stat(path)
+        if entry.kind == "file" and entry.mode & 0o001:
+            if entry.machine is not None:
+                yield f"/{context.tree.resolve(path)}"
+            following = entry.script.decode(errors="replace").split() if entry.machine is None else words[1:]
+            if entry.machine is None or posixpath.basename(path) == "env":
+                yield from _programs_of(context, following, most - 1)
+            return
+
+
 def _gaps(context: Context, loader: Loader, roots: Sequence[str], seen: set[str]) -> Iterator[str]:
     """What is wrong with the libraries that files need, one after the other. seen: gets those in memory."""
     names: set[str] = set()
@@ -196,9 +228,10 @@ def _gaps(context: Context, loader: Loader, roots: Sequence[str], seen: set[str]
 
 
 def _needed(
-    context: Context, loader: Loader, root: str, seen: set[str], names: set[str], judged: set[tuple[str, str]]
+    context: Context, loader: Loader, root: str, seen: set[str], names: set[str], judged: set[tuple[str, str]] | None
 ) -> Iterator[str]:
-    """The same for one file. names: of those in memory. judged: names and files that were compared with others."""
+    """The same for one file. names: of those in memory. judged: names and files that were compared with others; None:
+    none is compared."""
     todo: list[tuple[str, tuple[str, ...]]] = [(root, ())]
     while todo:
         by, parents = todo.pop()
@@ -223,7 +256,7 @@ def _needed(
                 yield str(error)
                 continue
             todo.append((found.real, (by, *parents)[:32]))
-            if found.why not in _SEARCHED or (name, found.real) in judged:
+            if judged is None or found.why not in _SEARCHED or (name, found.real) in judged:
                 continue
             judged.add((name, found.real))
             if others := _others(context, name, found.real):

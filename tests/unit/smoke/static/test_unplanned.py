@@ -85,6 +85,7 @@ def test_files_that_only_a_plan_explains(tmp_path: Path, path: str) -> None:
         "VLLM_CACHE_ROOT=opt",
         "VLLM_NCCL_SO_PATH=evil",
         "VLLM_USE_MODELSCOPE=1",
+        "TORCH_CUDA_ARCH_LIST=9.0",
     ],
 )
 def test_variables_that_only_a_plan_explains(tmp_path: Path, word: str) -> None:
@@ -106,6 +107,14 @@ def test_variables_that_only_a_plan_explains(tmp_path: Path, word: str) -> None:
         (["vllm", "serve", "--distributed-executor-backend", "a.B"], "a.B, which the command names"),
         (["vllm", "serve", '{"kv_connector_module_path":"a"}'], "the option {"),
         (["vllm", "serve", "--otlp-traces-endpoint=http://203.0.113.1"], "the option --otlp-traces-endpoint"),
+        (["vllm", "serve", "--master-addr", "203.0.113.1"], "the address in --master-addr"),
+        (["vllm", "serve", "--data_parallel_address=3405803777"], "the address in --data_parallel_address"),
+        (["vllm", "serve", '{"kv_role":"kv_both","kv_ip":"203.0.113.1"}'], "the address in {"),
+        (["vllm", "serve", "--kv-transfer-config.kv_ip", "203.0.113.1"], "the address in --kv-transfer"),
+        (["vllm", "serve", '{"endpoint":"tcp://203.0.113.1:1"}'], "the address in {"),
+        (["vllm", "serve", "s3://203.0.113.1/model"], "the address in s3:"),
+        (["vllm", "serve", "--allowed-local-media-path", "/."], "the folder /, which the command names"),
+        ([], "no command"),
     ],
 )
 def test_commands_that_only_a_plan_explains(tmp_path: Path, words: list[str], message: str) -> None:

@@ -1,4 +1,4 @@
-"""Images without a plan on a base: what comes before files and folders of the base, or is gone."""
+"""Images without a plan: what comes before files and folders of a base, or is gone; odd files of the first layer."""
 
 from __future__ import annotations
 
@@ -65,3 +65,15 @@ def test_a_zip_in_the_path(tmp_path: Path) -> None:
 
 
 OTHER = wheel({f"{SITE}/vllm/__init__.py": LIB})
+
+
+def test_where_the_server_listens_is_no_address_that_it_asks(tmp_path: Path) -> None:
+    words = ["vllm", "serve", "a/b", "--host", "0.0.0.0", "--hf-overrides", '{"a": "b/c"}']
+    assert found(tmp_path, [ROOT], Entrypoint=words) == {}
+
+
+@pytest.mark.parametrize("path", ["root/.local/lib/python3.13/site-packages/x.pth", "tmp/torchinductor_root/fxgraph/x"])
+def test_files_of_the_first_layer_that_no_package_has(tmp_path: Path, path: str) -> None:
+    """Python reads the first, and torch loads the second."""
+    assert found(tmp_path / "1", [{**ROOT, "root/.bashrc": b"", "root/.profile": b""}]) == {}
+    assert f"/{path}" in found(tmp_path / "2", [{**ROOT, path: b""}])["unplanned"]
