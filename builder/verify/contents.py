@@ -11,13 +11,13 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from builder.digest import Digest
-from builder.errors import PinError
+from builder.errors import InvalidError, PinError
 from builder.jsontext import parse_json
 from builder.model.canonical import canonical, fingerprint
 from builder.plan.diff import CommitOf, Contents, Fact, Kind, options, variables, with_commit
 from builder.plan.imageconfig import VLLM_LABEL
 from builder.smoke.elf.fatbin import describe
-from builder.smoke.image.index import NOTHING, Entry, LayerIndex, read_layers
+from builder.smoke.image.index import Entry, LayerIndex, read_layers
 from builder.smoke.image.merge import merge
 from builder.smoke.image.opened import LayerBlob, OpenedImage
 from builder.smoke.image.scan import ScanOptions
@@ -77,7 +77,7 @@ def read_versions(image: OpenedImage, listed: Listed) -> ReadImage:
     shared = {
         digest: paths for digest, paths in known.items() if paths is not None and not any(map(_STATUS.match, paths))
     }
-    return _read(image, shared, NOTHING)
+    return _read(image, shared, ScanOptions(hash=True))
 
 
 def bytes_to_read(old: OpenedImage, new: OpenedImage) -> int:
@@ -94,6 +94,9 @@ def _read(image: OpenedImage, shared: Mapping[Digest, Sequence[str]], options: S
         raise PinError("a layer of the image is not on this machine", id="layer-blob-missing", where=absent)
     with tempfile.TemporaryDirectory() as name:
         layers = read_layers(own, _STATUS.pattern, Path(name), options)
+        if wrong := next((layer.blob for layer in layers if layer.digest != layer.blob.digest), None):
+            # What a registry has under this digest, and an engine runs, is something else.
+            raise InvalidError(f"{wrong.digest} is damaged", id="blob-damaged", where=str(wrong.path))
         kept = {path: copy for layer in layers for path, copy in layer.kept.items()}
         packages = dict(_packages([copy for _, copy in sorted(kept.items())]))
     last = {blob.digest: number for number, blob in enumerate(image.layers)}
