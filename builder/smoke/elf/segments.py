@@ -57,8 +57,10 @@ def check_segments(read: Read, rows: Sequence[Section], tables: Mapping[int, Sec
 
 def loader_of(read: Read) -> str:
     """The path of the loader that the kernel starts for a program; "" for a library. Raises ValueError."""
-    names = [exactly(read, program[2], min(program[5], _PAGE)) for program in _programs(read) if program[0] == _INTERP]
-    return names[0].partition(b"\0")[0].decode("utf-8", "surrogateescape") if names else ""
+    # The kernel takes the first.
+    place = next((program for program in _programs(read) if program[0] == _INTERP), None)
+    name = exactly(read, place[2], min(place[5], _PAGE)) if place is not None else b""
+    return name.partition(b"\0")[0].decode("utf-8", "surrogateescape")
 
 
 def _programs(read: Read) -> list[tuple[int, ...]]:

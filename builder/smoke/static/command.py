@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+from builder.knowledge.table import load_table
+from builder.plan.imageconfig import VLLM_LABEL
 from builder.smoke.static.context import Context
+from builder.smoke.static.python import distributions
 
 _OPTIONS = re.compile(
     r"--(?:middleware|logits-processors|worker-(?:extension-)?cls|scheduler-cls|\w+(?:-\w+)*-plugin|otlp-traces-endpoint)(?:=.*)?"
@@ -16,6 +19,7 @@ _OPTIONS = re.compile(
 """Options of vLLM that name code or a server, also as keys of JSON."""
 _NAMES_CODE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 """A part of a command that may be the name of a class: `module.Class`."""
+_NUMBER = re.compile(r"-[0-9.]+")
 _BETWEEN = re.compile(r"[=,;:@\"'{}()\[\]\s]+")
 _MOST_PIECES = 1000
 """Parts of the words of a command that may be paths."""
@@ -36,6 +40,9 @@ def strange_command(context: Context, holds: Callable[[str], bool]) -> Iterator[
     if words and started != ["vllm"] and started not in [[f"{folder}/vllm"] for folder in context.path]:
         yield f"the command {' '.join(words)[:100]}"
     yield from (f"the option {word[:100]}" for word in words if _OPTIONS.fullmatch(word.replace("_", "-")))
+    yield from (
+        f"the option {word[:100]}, which is another one's beginning, or unknown" for word in _short(context, words)
+    )
     yield from (f"the address in {word[:100]}" for word in words if "://" in word or any(_addressed(word)))
     parts = [piece for word in words[1:] for piece in _BETWEEN.split(word)]
     yield from (f"{piece[:100]}, which the command names" for piece in parts if _NAMES_CODE.fullmatch(piece))
@@ -49,6 +56,17 @@ def strange_command(context: Context, holds: Callable[[str], bool]) -> Iterator[
         is_inside = bool(piece.strip("./")) and tree.exists(path)
         if is_inside and (tree.stat(path).kind == "file" or not piece.startswith("/") or holds(path)):
             yield f"{path[:200]}, which the command names"
+
+
+def _short(context: Context, words: Sequence[str]) -> Iterator[str]:
+    """The options that vLLM's table does not have in these letters: its parser completes what is unique."""
+    version = next(iter(distributions(context, "vllm")), "")
+    table = load_table(version or str((context.image.settings.get("Labels") or {}).get(VLLM_LABEL)))
+    for word in words if table is not None else ():
+        name = word.partition("=")[0].partition(".")[0].replace("_", "-")
+        is_option = word.startswith("-") and not _NUMBER.fullmatch(word)
+        if is_option and not (table is not None and name.startswith("--") and table.has_flag(name[2:])):
+            yield word
 
 
 def _addressed(word: str) -> Iterator[str]:

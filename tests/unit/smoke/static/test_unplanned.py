@@ -114,6 +114,8 @@ def test_variables_that_only_a_plan_explains(tmp_path: Path, word: str) -> None:
         (["vllm", "serve", '{"endpoint":"tcp://203.0.113.1:1"}'], "the address in {"),
         (["vllm", "serve", "s3://203.0.113.1/model"], "the address in s3:"),
         (["vllm", "serve", "--allowed-local-media-path", "/."], "the folder /, which the command names"),
+        (["vllm", "serve", "--logits-proc", "a:b"], "the option --logits-proc, which is another one's beginning"),
+        (["vllm", "serve", "-dpa", "3405803777"], "the option -dpa, which is another one's beginning"),
         ([], "no command"),
     ],
 )
