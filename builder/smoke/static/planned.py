@@ -11,12 +11,12 @@ from typing import Any
 from builder.smoke.check import CheckFailed, CheckNotRun, CheckWarned, check_kind
 from builder.smoke.image.opened import OpenedImage
 from builder.smoke.image.scan import ScanOptions
-from builder.smoke.static.command import strange_command
 from builder.smoke.static.context import Context, Reads, variables_of
 from builder.smoke.static.libraries import LOADER_FILES, searched
 from builder.smoke.static.loader import Loader
 from builder.smoke.static.python import installed
 from builder.smoke.static.records import CUSTOMIZES, RECORDS, recorded
+from builder.smoke.static.variables import strange_command
 from builder.text import first_few
 
 _SETS = ("Env", "Labels")
