@@ -100,11 +100,12 @@ class Store(Blobs):
         for name in (*_FOLDERS, "run", "results"):
             if (path := self.root / name).is_symlink():
                 raise NotRegularError(errno.ELOOP, "a link", str(path))
-        locks, writers = self.root / "locks", self.root.stat().st_mode & 0o022
+        locks, root = self.root / "locks", self.root.stat().st_mode
         mode = locks.stat().st_mode & 0o7777
-        if closed := mode & 0o077 & ~(writers * 7 // 2):
+        writers = 0o700 | 0o070 * bool(root & 0o020) | 0o007 * bool(root & 0o002)
+        if mode & 0o777 & ~writers:
             with contextlib.suppress(OSError):
-                locks.chmod(mode & ~closed)
+                locks.chmod(mode & (0o7000 | writers))
 
     def claim(self, *names: str) -> None:
         """Claim digests of blobs and paths below the root, so that `builder gc` keeps them while this process lives."""
